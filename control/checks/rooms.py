@@ -71,6 +71,8 @@ PUBLISHER, PUBLISHER_BASE, POLICY = 'worker/publisher', 'worker/publisher/base',
 DELIVERY = 'worker/publisher/delivery'
 WORKER_BASE, PUBSUB, PULLER = 'worker/base', 'worker/pubsub', 'worker/puller'
 EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
+AUTH, BROKER = 'worker/emulator/auth', 'worker/emulator/broker'
+REQUEST_RULES, SUBSCRIPTION = 'worker/emulator/rules', 'worker/emulator/subscription'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 PROVISION, COMPLETION = 'worker/cli/provision', 'worker/cli/completion'
 
@@ -96,8 +98,13 @@ ROOMS = {
     PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'curl', 'system')),
     PULLER: Room((WORKER_BASE, PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
     STORE: Room((WORKER_BASE,), ('abseil', 'SQLite', 'system')),
-    SCHEMA: Room((PROTO, RULES), ('gRPC', 'abseil', 'json')),
-    EMULATOR: Room((SCHEMA, STORE, WORKER_BASE, PROTO), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
+    REQUEST_RULES: Room((PROTO,), ('gRPC', 'abseil')),
+    SCHEMA: Room((REQUEST_RULES, PROTO, RULES), ('gRPC', 'abseil', 'json')),
+    SUBSCRIPTION: Room((REQUEST_RULES, PROTO), ('gRPC', 'abseil')),
+    AUTH: Room((PROTO,), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
+    BROKER: Room((SUBSCRIPTION, SCHEMA, REQUEST_RULES, STORE, AUTH, PROTO), ('gRPC', 'abseil')),
+    EMULATOR: Room((BROKER, SUBSCRIPTION, REQUEST_RULES, AUTH, WORKER_BASE, PROTO),
+                   ('gRPC', 'abseil', 'OpenSSL', 'system')),
     CLI_BASE: Room((WORKER_BASE, PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
     ADMIN: Room((WORKER_BASE, CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
@@ -112,10 +119,10 @@ ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 # What is linked together, by the rooms that it is made of. proto/rules is compiled into each.
 MODULES = {
     'postbox.so': (RULES, BASE, TRUST, SHARED, LIFECYCLE, REGISTRY, EMIT, APPLY),
-    'postbox_worker.so': (RULES, BASE, TRUST, SHARED, POLICY, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table',
-                          PUBLISHER, PUBSUB),
-    'postbox': (RULES, WORKER_BASE, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
-                COMPLETION, 'worker/cli'),
+    'postbox_worker.so': (RULES, BASE, TRUST, SHARED, POLICY, PUBLISHER_BASE, DELIVERY, f'{PUBLISHER}/log',
+                          f'{PUBLISHER}/table', PUBLISHER, PUBSUB),
+    'postbox': (RULES, WORKER_BASE, PUBSUB, PULLER, REQUEST_RULES, SCHEMA, STORE, SUBSCRIPTION, AUTH, BROKER,
+                EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, 'worker/cli'),
 }
 
 

@@ -53,7 +53,8 @@ unit_test(rules_test ROOMS proto/rules)
 unit_test(extension_test ROOMS extension/apply)
 unit_test(base_test ROOMS worker/base LINK postbox_base)
 unit_test(pubsub_test ROOMS worker/pubsub LINK postbox_pubsub)
-unit_test(emulator_test ROOMS worker/emulator worker/emulator/schema worker/emulator/store LINK postbox_emulator)
+unit_test(emulator_test ROOMS worker/emulator worker/emulator/rules worker/emulator/schema worker/emulator/store worker/emulator/subscription
+          worker/emulator/auth worker/emulator/broker LINK postbox_emulator)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
 unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
 unit_test(publisher_test ROOMS worker/publisher worker/publisher/policy worker/publisher/base worker/publisher/delivery worker/publisher/log worker/publisher/table

@@ -2,8 +2,8 @@
 // negated and put into others.
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/quiet_protobuf.h"
-#include "worker/emulator/filter.h"
-#include "worker/emulator/service_limits.h"
+#include "worker/emulator/rules/filter.h"
+#include "worker/emulator/rules/service_limits.h"
 
 using postbox::emulator::Filter;
 using postbox::fuzz::Input;

@@ -4,7 +4,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/quiet_protobuf.h"
-#include "worker/emulator/broker.h"
+#include "worker/emulator/broker/broker.h"
 
 using postbox::fuzz::Input;
 namespace emulator = postbox::emulator;
@@ -32,7 +32,7 @@ class Session {
     for (const char* name : {kTopic, kOtherTopic}) {
       pb::Topic topic;
       topic.set_name(name);
-      FUZZ_CHECK(broker_.CreateTopic(topic).ok(), name);
+      FUZZ_CHECK(broker_.topics()->Create(topic).ok(), name);
     }
     input_.Byte();
     CreateSubscription();
@@ -42,7 +42,7 @@ class Session {
     for (int steps = 0; !input_.empty() && steps < 200; ++steps) {
       Step();
       for (const emulator::SubscriptionStats& stats : broker_.Stats()) {
-        FUZZ_CHECK(stats.backlog >= 0 && stats.leased >= 0, stats.name);
+        FUZZ_CHECK(stats.counters.backlog >= 0 && stats.counters.leased >= 0, stats.name);
       }
     }
   }
@@ -73,7 +73,7 @@ class Session {
       case 10:
         return List();
       default:
-        return Told(broker_.DeleteSubscription(kSubscription));
+        return Told(broker_.subscriptions()->Delete(kSubscription));
     }
   }
 
@@ -94,7 +94,7 @@ class Session {
     Merge(input_.Line(), &subscription);
     subscription.set_name(kSubscription);
     subscription.set_topic(kTopic);
-    Told(broker_.CreateSubscription(subscription).status());
+    Told(broker_.subscriptions()->Create(subscription).status());
   }
 
   void UpdateSubscription() {
@@ -109,7 +109,7 @@ class Session {
       if ((flags & bit) != 0) request.mutable_update_mask()->add_paths(path);
       bit *= 2;
     }
-    Told(broker_.UpdateSubscription(request).status());
+    Told(broker_.subscriptions()->Update(request).status());
   }
 
   void Publish() {
@@ -120,7 +120,7 @@ class Session {
       message->set_data("x");
       Merge(input_.Line(), message);
     }
-    const auto response = broker_.Publish(request);
+    const auto response = broker_.publishing()->Publish(request);
     Told(response.status());
     FUZZ_CHECK(!response.ok() || response->message_ids_size() == request.messages_size(),
                request.ShortDebugString());
@@ -130,7 +130,7 @@ class Session {
     pb::PullRequest request;
     request.set_subscription(kSubscription);
     request.set_max_messages(static_cast<int>(input_.Byte()) - 8);
-    const auto pulled = broker_.Pull(request, nullptr);
+    const auto pulled = broker_.pulling()->Pull(request, nullptr);
     Told(pulled.status());
     if (!pulled.ok()) return;
     FUZZ_CHECK(static_cast<int>(pulled->size()) <= request.max_messages(), "too many");
@@ -151,7 +151,7 @@ class Session {
     pb::AcknowledgeRequest request;
     request.set_subscription(kSubscription);
     for (int count = input_.Byte() % 4; count > 0; --count) request.add_ack_ids(AckId());
-    Told(broker_.Acknowledge(request));
+    Told(broker_.pulling()->Acknowledge(request));
   }
 
   void ModifyAckDeadline() {
@@ -159,7 +159,7 @@ class Session {
     request.set_subscription(kSubscription);
     for (int count = input_.Byte() % 4; count > 0; --count) request.add_ack_ids(AckId());
     request.set_ack_deadline_seconds(input_.Byte() * 3 - 3);
-    Told(broker_.ModifyAckDeadline(request));
+    Told(broker_.pulling()->ModifyAckDeadline(request));
   }
 
   void Seek() {
@@ -167,21 +167,21 @@ class Session {
     if ((input_.Byte() & 1) != 0) request.set_snapshot(kSnapshot);
     Merge(input_.Line(), &request);
     request.set_subscription(kSubscription);
-    Told(broker_.Seek(request));
+    Told(broker_.snapshots()->Seek(request));
   }
 
   void Snapshot() {
     pb::CreateSnapshotRequest request;
     request.set_name(kSnapshot);
     request.set_subscription(kSubscription);
-    Told(broker_.CreateSnapshot(request).status());
-    if ((input_.Byte() & 1) != 0) Told(broker_.DeleteSnapshot(kSnapshot));
+    Told(broker_.snapshots()->Create(request).status());
+    if ((input_.Byte() & 1) != 0) Told(broker_.snapshots()->Delete(kSnapshot));
   }
 
   void List() {
     pb::ListSubscriptionsRequest request;
     Merge(input_.Line(), &request);
-    Told(broker_.ListSubscriptions(request).status());
+    Told(broker_.subscriptions()->List(request).status());
   }
 
   Input input_;

@@ -3,10 +3,10 @@
 #include <cmath>
 
 #include "tests/fuzz/fuzz.h"
-#include "worker/emulator/ack_id.h"
+#include "worker/emulator/broker/resource_spec.h"
 #include "worker/emulator/faults.h"
-#include "worker/emulator/resource_spec.h"
-#include "worker/emulator/validation.h"
+#include "worker/emulator/rules/validation.h"
+#include "worker/emulator/subscription/ack_id.h"
 
 using postbox::fuzz::Input;
 namespace emulator = postbox::emulator;

@@ -11,7 +11,7 @@
 #include "proto/rules/wire_size.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/quiet_protobuf.h"
-#include "worker/emulator/validation.h"
+#include "worker/emulator/rules/validation.h"
 #include "worker/pubsub/outgoing_message.h"
 #include "worker/pubsub/pull_wire.h"
 

@@ -5,7 +5,7 @@
 #include "proto/rules/resource_name.h"
 #include "proto/rules/utf8.h"
 #include "tests/fuzz/fuzz.h"
-#include "worker/emulator/validation.h"
+#include "worker/emulator/rules/validation.h"
 
 using postbox::fuzz::Input;
 namespace rules = postbox::pubsub;

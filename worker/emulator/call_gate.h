@@ -17,7 +17,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "worker/emulator/access_control.h"
+#include "worker/emulator/auth/access_control.h"
 #include "worker/emulator/faults.h"
 
 namespace postbox::emulator {

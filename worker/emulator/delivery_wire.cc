@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "worker/emulator/ack_id.h"
+#include "worker/emulator/subscription/ack_id.h"
 
 namespace postbox::emulator {
 namespace {

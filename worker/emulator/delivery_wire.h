@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "google/pubsub/v1/pubsub.pb.h"
-#include "worker/emulator/subscription.h"
+#include "worker/emulator/subscription/subscription.h"
 
 namespace postbox::emulator {
 

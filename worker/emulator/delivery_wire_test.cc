@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "worker/emulator/ack_id.h"
+#include "worker/emulator/subscription/ack_id.h"
 
 namespace postbox::emulator {
 namespace {

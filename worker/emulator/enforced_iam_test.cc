@@ -18,8 +18,8 @@
 #include "absl/time/clock.h"
 #include "google/iam/v1/iam_policy.grpc.pb.h"
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
+#include "worker/emulator/broker/test_names.h"
 #include "worker/emulator/server.h"
-#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -84,11 +84,11 @@ class EnforcedIamTest : public testing::Test {
     policies_ = iam::IAMPolicy::NewStub(channel_);
     pb::Topic topic;
     topic.set_name(kOrders);
-    EXPECT_TRUE(server_->broker()->CreateTopic(topic).ok());
+    EXPECT_TRUE(server_->broker()->topics()->Create(topic).ok());
     pb::Subscription subscription;
     subscription.set_name(kSubscription);
     subscription.set_topic(kOrders);
-    EXPECT_TRUE(server_->broker()->CreateSubscription(subscription).ok());
+    EXPECT_TRUE(server_->broker()->subscriptions()->Create(subscription).ok());
   }
   ~EnforcedIamTest() override {
     unlink((directory_ + "/cert").c_str());

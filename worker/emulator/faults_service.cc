@@ -32,8 +32,8 @@ grpc::Status FaultsService::Stats(grpc::ServerContext* /*context*/,
   for (const SubscriptionStats& stats : broker_->Stats()) {
     auto* subscription = response->add_subscriptions();
     subscription->set_name(stats.name);
-    subscription->set_backlog(stats.backlog);
-    subscription->set_outstanding(stats.leased);
+    subscription->set_backlog(stats.counters.backlog);
+    subscription->set_outstanding(stats.counters.leased);
     subscription->set_streams(stats.streams);
     subscription->set_delivered(stats.counters.delivered);
     subscription->set_redelivered(stats.counters.redelivered);

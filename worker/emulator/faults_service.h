@@ -3,7 +3,7 @@
 #define POSTBOX_WORKER_EMULATOR_FAULTS_SERVICE_H_
 
 #include "postbox/emulator/v1/faults.grpc.pb.h"
-#include "worker/emulator/broker.h"
+#include "worker/emulator/broker/broker.h"
 #include "worker/emulator/call_gate.h"
 
 namespace postbox::emulator {

@@ -10,21 +10,21 @@ grpc::Status IamService::SetIamPolicy(grpc::ServerContext* context,
                                       const iam::SetIamPolicyRequest* request,
                                       iam::Policy* response) {
   return gate_->Run(context, "SetIamPolicy", *request,
-                    [&] { return Respond(broker_->SetIamPolicy(*request), response); });
+                    [&] { return Respond(broker_->policies()->Set(*request), response); });
 }
 
 grpc::Status IamService::GetIamPolicy(grpc::ServerContext* context,
                                       const iam::GetIamPolicyRequest* request,
                                       iam::Policy* response) {
   return gate_->Run(context, "GetIamPolicy", *request,
-                    [&] { return Respond(broker_->GetIamPolicy(*request), response); });
+                    [&] { return Respond(broker_->policies()->Get(*request), response); });
 }
 
 grpc::Status IamService::TestIamPermissions(grpc::ServerContext* context,
                                             const iam::TestIamPermissionsRequest* request,
                                             iam::TestIamPermissionsResponse* response) {
   return gate_->Run(context, "TestIamPermissions", *request, [&] {
-    auto status = Respond(broker_->TestIamPermissions(*request), response);
+    auto status = Respond(broker_->policies()->Test(*request), response);
     if (status.ok() && gate_->access() != nullptr) {
       gate_->access()->KeepHeld(*context, request->resource(), response);
     }

@@ -3,7 +3,7 @@
 #define POSTBOX_WORKER_EMULATOR_IAM_SERVICE_H_
 
 #include "google/iam/v1/iam_policy.grpc.pb.h"
-#include "worker/emulator/broker.h"
+#include "worker/emulator/broker/broker.h"
 #include "worker/emulator/call_gate.h"
 
 namespace postbox::emulator {

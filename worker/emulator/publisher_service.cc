@@ -12,14 +12,14 @@ namespace pb = google::pubsub::v1;
 grpc::Status PublisherService::CreateTopic(grpc::ServerContext* context, const pb::Topic* request,
                                            pb::Topic* response) {
   return gate_->Run(context, "CreateTopic", *request,
-                    [&] { return Respond(broker_->CreateTopic(*request), response); });
+                    [&] { return Respond(broker_->topics()->Create(*request), response); });
 }
 
 grpc::Status PublisherService::UpdateTopic(grpc::ServerContext* context,
                                            const pb::UpdateTopicRequest* request,
                                            pb::Topic* response) {
   return gate_->Run(context, "UpdateTopic", *request,
-                    [&] { return Respond(broker_->UpdateTopic(*request), response); });
+                    [&] { return Respond(broker_->topics()->Update(*request), response); });
 }
 
 grpc::Status PublisherService::Publish(grpc::ServerContext* context,
@@ -33,12 +33,12 @@ grpc::Status PublisherService::Publish(grpc::ServerContext* context,
   };
   return gate_->Run(
       context, "Publish", *request, matches, [&](bool answer_withheld) -> absl::Status {
-        if (answer_withheld) return Respond(broker_->Publish(*request), response);
-        auto accepted = broker_->Accept(*request);
+        if (answer_withheld) return Respond(broker_->publishing()->Publish(*request), response);
+        auto accepted = broker_->publishing()->Accept(*request);
         if (!accepted.ok()) return accepted.status();
         *response = std::move(accepted->response);
         answer_first_->Then(context, [broker = broker_, messages = std::move(accepted->messages)] {
-          broker->Deliver(messages);
+          broker->publishing()->Deliver(messages);
         });
         return absl::OkStatus();
       });
@@ -47,42 +47,43 @@ grpc::Status PublisherService::Publish(grpc::ServerContext* context,
 grpc::Status PublisherService::GetTopic(grpc::ServerContext* context,
                                         const pb::GetTopicRequest* request, pb::Topic* response) {
   return gate_->Run(context, "GetTopic", *request,
-                    [&] { return Respond(broker_->GetTopic(request->topic()), response); });
+                    [&] { return Respond(broker_->topics()->Get(request->topic()), response); });
 }
 
 grpc::Status PublisherService::ListTopics(grpc::ServerContext* context,
                                           const pb::ListTopicsRequest* request,
                                           pb::ListTopicsResponse* response) {
   return gate_->Run(context, "ListTopics", *request,
-                    [&] { return Respond(broker_->ListTopics(*request), response); });
+                    [&] { return Respond(broker_->topics()->List(*request), response); });
 }
 
 grpc::Status PublisherService::ListTopicSubscriptions(
     grpc::ServerContext* context, const pb::ListTopicSubscriptionsRequest* request,
     pb::ListTopicSubscriptionsResponse* response) {
-  return gate_->Run(context, "ListTopicSubscriptions", *request,
-                    [&] { return Respond(broker_->ListTopicSubscriptions(*request), response); });
+  return gate_->Run(context, "ListTopicSubscriptions", *request, [&] {
+    return Respond(broker_->topics()->ListSubscriptions(*request), response);
+  });
 }
 
 grpc::Status PublisherService::ListTopicSnapshots(grpc::ServerContext* context,
                                                   const pb::ListTopicSnapshotsRequest* request,
                                                   pb::ListTopicSnapshotsResponse* response) {
   return gate_->Run(context, "ListTopicSnapshots", *request,
-                    [&] { return Respond(broker_->ListTopicSnapshots(*request), response); });
+                    [&] { return Respond(broker_->topics()->ListSnapshots(*request), response); });
 }
 
 grpc::Status PublisherService::DeleteTopic(grpc::ServerContext* context,
                                            const pb::DeleteTopicRequest* request,
                                            google::protobuf::Empty* /*response*/) {
   return gate_->Run(context, "DeleteTopic", *request,
-                    [&] { return broker_->DeleteTopic(request->topic()); });
+                    [&] { return broker_->topics()->Delete(request->topic()); });
 }
 
 grpc::Status PublisherService::DetachSubscription(grpc::ServerContext* context,
                                                   const pb::DetachSubscriptionRequest* request,
                                                   pb::DetachSubscriptionResponse* /*response*/) {
   return gate_->Run(context, "DetachSubscription", *request,
-                    [&] { return broker_->DetachSubscription(request->subscription()); });
+                    [&] { return broker_->subscriptions()->Detach(request->subscription()); });
 }
 
 }  // namespace postbox::emulator

@@ -4,7 +4,7 @@
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "worker/emulator/answer_first.h"
-#include "worker/emulator/broker.h"
+#include "worker/emulator/broker/broker.h"
 #include "worker/emulator/call_gate.h"
 
 namespace postbox::emulator {

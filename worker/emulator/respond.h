@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "google/pubsub/v1/pubsub.pb.h"
-#include "worker/emulator/ack_id.h"
-#include "worker/emulator/subscription.h"
+#include "worker/emulator/subscription/ack_id.h"
+#include "worker/emulator/subscription/subscription.h"
 
 namespace postbox::emulator {
 

@@ -59,7 +59,7 @@ grpc::Status SchemaService::DeleteSchema(grpc::ServerContext* context,
                                          const pb::DeleteSchemaRequest* request,
                                          google::protobuf::Empty* /*response*/) {
   return gate_->Run(context, "DeleteSchema", *request,
-                    [&] { return broker_->DeleteSchema(request->name()); });
+                    [&] { return broker_->topics()->DeleteSchema(request->name()); });
 }
 
 grpc::Status SchemaService::ValidateSchema(grpc::ServerContext* context,

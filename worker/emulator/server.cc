@@ -6,26 +6,20 @@
 #include <chrono>
 #include <csignal>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "worker/base/line_queue.h"
 #include "worker/emulator/answer_first.h"
+#include "worker/emulator/broker/resource_spec.h"
 #include "worker/emulator/call_gate.h"
-#include "worker/emulator/faults_service.h"
-#include "worker/emulator/front_door.h"
 #include "worker/emulator/host_port.h"
-#include "worker/emulator/iam_service.h"
-#include "worker/emulator/publisher_service.h"
-#include "worker/emulator/resource_spec.h"
-#include "worker/emulator/schema_service.h"
-#include "worker/emulator/subscriber_service.h"
-#include "worker/emulator/unknown_methods.h"
+#include "worker/emulator/listening_port.h"
+#include "worker/emulator/services.h"
+#include "worker/emulator/ticker.h"
 
 namespace postbox::emulator {
 namespace {
@@ -42,23 +36,17 @@ class ServerImpl final : public Server {
       : broker_([] { return absl::Now(); }, options),
         gate_(&faults_),
         answer_first_(delivery_delay),
-        publisher_(&broker_, &gate_, &answer_first_),
-        subscriber_(&broker_, &gate_),
-        faults_service_(&broker_, &gate_),
-        iam_(&broker_, &gate_),
-        schema_service_(&broker_, &gate_),
-        unknown_methods_(&gate_) {}
+        services_(&broker_, &gate_, &answer_first_) {}
 
   ~ServerImpl() override {
-    front_door_.reset();
+    port_.Close();
     gate_.Stop();
     broker_.WakeAll();
     if (server_ != nullptr) {
       server_->Shutdown(std::chrono::system_clock::now() + kShutdownGrace);
       server_->Wait();
     }
-    stop_ticking_.Notify();
-    if (ticker_.joinable()) ticker_.join();
+    ticker_.reset();
   }
 
   absl::Status Listen(const std::string& host, int port, const TlsOptions& tls) {
@@ -66,7 +54,11 @@ class ServerImpl final : public Server {
     if (!credentials.ok()) return credentials.status();
     if (auto s = broker_.Recover(); !s.ok()) return s;
     if (tls.administrators) {
-      gate_.Enforce(std::make_unique<AccessControl>(&broker_, tls.verifier, *tls.administrators));
+      const auto grants = [this](const std::string& resource, const std::string& caller,
+                                 const std::string& permission) {
+        return broker_.policies()->Allows(resource, caller, permission);
+      };
+      gate_.Enforce(std::make_unique<AccessControl>(grants, tls.verifier, *tls.administrators));
     }
     // Distributions build abseil with its detection of lock cycles, which each call of gRPC pays
     // for.
@@ -80,74 +72,37 @@ class ServerImpl final : public Server {
     // Clients may send keepalive pings as often as they like.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    if (auto s = OpenPort(host, port, tls, *credentials, &builder); !s.ok()) return s;
+    const bool encrypted = !tls.certificate_file.empty();
+    if (auto s = port_.Open(host, port, encrypted, *credentials, &builder); !s.ok()) return s;
     std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
         interceptors;
     interceptors.push_back(answer_first_.MakeInterceptors());
     builder.experimental().SetInterceptorCreators(std::move(interceptors));
-    builder.RegisterService(&publisher_);
-    builder.RegisterService(&subscriber_);
-    builder.RegisterService(&faults_service_);
-    builder.RegisterService(&iam_);
-    builder.RegisterService(&schema_service_);
-    builder.RegisterCallbackGenericService(&unknown_methods_);
+    services_.Register(&builder);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
+    if (server_ == nullptr || port_.number() == 0) {
       return absl::UnavailableError(
           absl::StrCat("cannot listen on ", HostPort(host, port),
-                       tls.certificate_file.empty() ? "" : ", or the certificate is not valid"));
+                       encrypted ? ", or the certificate is not valid" : ""));
     }
-    if (front_door_ != nullptr) front_door_->Start([this](int fd) { Take(fd); });
-    ticker_ = std::thread([this] {
-      while (!stop_ticking_.WaitForNotificationWithTimeout(kTick)) broker_.Tick();
-    });
+    port_.Start();
+    ticker_ = std::make_unique<Ticker>(kTick, [this] { broker_.Tick(); });
     return absl::OkStatus();
   }
 
-  int port() const override { return port_; }
+  int port() const override { return port_.number(); }
   Broker* broker() override { return &broker_; }
   Faults* faults() override { return &faults_; }
 
  private:
-  // Over TLS gRPC has its port to itself.
-  absl::Status OpenPort(const std::string& host, int port, const TlsOptions& tls,
-                        const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                        grpc::ServerBuilder* builder) {
-    if (!tls.certificate_file.empty()) {
-      builder->AddListeningPort(HostPort(host, port), credentials, &port_);
-      return absl::OkStatus();
-    }
-    auto front_door = FrontDoor::Listen(host, port);
-    if (!front_door.ok()) return front_door.status();
-    front_door_ = *std::move(front_door);
-    port_ = front_door_->port();
-    acceptor_ = builder->experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials);
-    return absl::OkStatus();
-  }
-
-  void Take(int fd) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.fd = fd;
-    acceptor_->HandleNewConnection(&connection);
-  }
-
   Faults faults_;
   Broker broker_;
   CallGate gate_;
   AnswerFirst answer_first_;
-  PublisherService publisher_;
-  SubscriberService subscriber_;
-  FaultsService faults_service_;
-  IamService iam_;
-  SchemaService schema_service_;
-  UnknownMethods unknown_methods_;
+  Services services_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
-  std::unique_ptr<FrontDoor> front_door_;  // null: gRPC listens itself
-  int port_ = 0;
-  absl::Notification stop_ticking_;
-  std::thread ticker_;
+  ListeningPort port_;
+  std::unique_ptr<Ticker> ticker_;
 };
 
 // Sets who may call, and starts the server that issues tokens, if there is to be one: null if not.

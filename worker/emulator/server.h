@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "worker/emulator/auth_server.h"
-#include "worker/emulator/broker.h"
+#include "worker/emulator/auth/auth_server.h"
+#include "worker/emulator/auth/tls.h"
+#include "worker/emulator/broker/broker.h"
 #include "worker/emulator/faults.h"
-#include "worker/emulator/tls.h"
 
 namespace postbox::emulator {
 

@@ -19,9 +19,9 @@
 #include "google/rpc/status.pb.h"
 #include "postbox/emulator/v1/faults.grpc.pb.h"
 #include "worker/emulator/answer_first.h"
+#include "worker/emulator/broker/resource_spec.h"
+#include "worker/emulator/broker/test_names.h"
 #include "worker/emulator/publisher_service.h"
-#include "worker/emulator/resource_spec.h"
-#include "worker/emulator/test_names.h"
 
 namespace postbox::emulator {
 namespace {
@@ -202,7 +202,7 @@ TEST(AnswerFirst, AStreamHasNoMessageWhileItsPublishIsNotAnswered) {
   open.set_subscription(kSub);
   open.set_stream_ack_deadline_seconds(60);
   const auto listener = std::make_shared<Counter>();
-  const auto stream = broker.OpenStream(open, listener).value();
+  const auto stream = broker.pulling()->OpenStream(open, listener).value();
 
   grpc::ServerContext context;
   pb::PublishRequest request;
@@ -212,7 +212,7 @@ TEST(AnswerFirst, AStreamHasNoMessageWhileItsPublishIsNotAnswered) {
   ASSERT_TRUE(service.Publish(&context, &request, &response).ok());
   EXPECT_EQ(response.message_ids_size(), 1);
   EXPECT_EQ(listener->wakes, 0);
-  EXPECT_THAT(broker.TakeFromStream(stream)->deliveries, IsEmpty());
+  EXPECT_THAT(stream.Take()->deliveries, IsEmpty());
 
   // What is not answered, or late, is delivered at once.
   for (const char* fault : {"rpc=Publish,code=UNAVAILABLE,after-effect,count=1",
@@ -222,8 +222,8 @@ TEST(AnswerFirst, AStreamHasNoMessageWhileItsPublishIsNotAnswered) {
   }
   EXPECT_EQ(listener->wakes, 0) << "the first one is due before the others";
   broker.DeliverAccepted();
-  EXPECT_THAT(broker.TakeFromStream(stream)->deliveries, SizeIs(3));
-  broker.CloseStream(stream);
+  EXPECT_THAT(stream.Take()->deliveries, SizeIs(3));
+  stream.Close();
 }
 
 TEST_F(ServerTest, AStreamGetsWhatIsPublishedWhenTheAnswerWasSent) {
@@ -339,7 +339,7 @@ TEST_F(ServerTest, AStreamEndsWithTheRightCode) {
   }
   Stream stream(subscriber_.get());
   ASSERT_TRUE(stream.Read());
-  ASSERT_TRUE(server_->broker()->DeleteSubscription(kSub).ok());
+  ASSERT_TRUE(server_->broker()->subscriptions()->Delete(kSub).ok());
   EXPECT_FALSE(stream.Read());
   EXPECT_EQ(stream.Finish().error_code(), grpc::StatusCode::NOT_FOUND);
   Stream late(subscriber_.get());

@@ -15,7 +15,7 @@
 #include "absl/base/thread_annotations.h"
 
 #include "worker/emulator/delivery_wire.h"
-#include "worker/emulator/validation.h"
+#include "worker/emulator/rules/validation.h"
 
 namespace postbox::emulator {
 namespace {
@@ -66,7 +66,7 @@ class StreamingPullReactor final
   grpc::Alarm open_later_;
 
   std::mutex mu_;
-  std::optional<Broker::StreamHandle> handle_ ABSL_GUARDED_BY(mu_);
+  std::optional<StreamHandle> handle_ ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool concluded_ ABSL_GUARDED_BY(mu_) = false;
   grpc::Status final_status_ ABSL_GUARDED_BY(mu_);
@@ -114,7 +114,7 @@ void StreamingPullReactor::HandleFirst() {
 }
 
 void StreamingPullReactor::Open() {
-  auto handle = broker_->OpenStream(request_, shared_from_this());
+  auto handle = broker_->pulling()->OpenStream(request_, shared_from_this());
   if (!handle.ok()) return Conclude(handle.status());
   bool too_late = false;
   {
@@ -123,7 +123,7 @@ void StreamingPullReactor::Open() {
     if (!too_late) handle_ = *handle;
     answer_due_ = true;
   }
-  if (too_late) return broker_->CloseStream(*handle);
+  if (too_late) return handle->Close();
   Acknowledge();
   Pump();
   const std::lock_guard<std::mutex> lock(mu_);
@@ -154,18 +154,17 @@ void StreamingPullReactor::HandleNext() {
 
 // Acks, nacks and deadlines that came on the stream.
 void StreamingPullReactor::Acknowledge() {
-  std::optional<Broker::StreamHandle> handle;
+  std::optional<StreamHandle> handle;
   {
     const std::lock_guard<std::mutex> lock(mu_);
     handle = handle_;
   }
   if (!handle) return;
   if (request_.stream_ack_deadline_seconds() != 0) {
-    broker_->SetStreamDeadline(*handle, request_.stream_ack_deadline_seconds());
+    handle->SetDeadline(request_.stream_ack_deadline_seconds());
   }
   if (!request_.ack_ids().empty()) {
-    const AckOutcome result = broker_->AcknowledgeOnStream(
-        *handle,
+    const AckOutcome result = handle->Acknowledge(
         std::vector<absl::string_view>(request_.ack_ids().begin(), request_.ack_ids().end()));
     const std::lock_guard<std::mutex> lock(mu_);
     auto* confirmation = confirmations_.mutable_acknowledge_confirmation();
@@ -179,7 +178,7 @@ void StreamingPullReactor::Acknowledge() {
       changes.emplace_back(request_.modify_deadline_ack_ids(i),
                            request_.modify_deadline_seconds(i));
     }
-    const AckOutcome result = broker_->ModifyOnStream(*handle, changes);
+    const AckOutcome result = handle->ModifyAckDeadline(changes);
     const std::lock_guard<std::mutex> lock(mu_);
     auto* confirmation = confirmations_.mutable_modify_ack_deadline_confirmation();
     for (const AckId& id : result.done) confirmation->add_ack_ids(FormatAckId(id));
@@ -220,7 +219,7 @@ void StreamingPullReactor::Pump() {
       end = absl::UnavailableError("the emulator is shutting down");
     } else {
       if (writing_ || Stalled()) return;
-      auto batch = broker_->TakeFromStream(*handle_);
+      auto batch = handle_->Take();
       const auto matches = [&batch](const Fault& fault) {
         if (!AsksForMessage(fault)) return true;
         return std::any_of(batch->deliveries.begin(), batch->deliveries.end(),
@@ -263,7 +262,7 @@ void StreamingPullReactor::Pump() {
 
 void StreamingPullReactor::Conclude(const absl::Status& status,
                                     const std::vector<LeasedMessage>& unsent) {
-  std::optional<Broker::StreamHandle> handle;
+  std::optional<StreamHandle> handle;
   bool finish = false;
   {
     const std::lock_guard<std::mutex> lock(mu_);
@@ -275,8 +274,8 @@ void StreamingPullReactor::Conclude(const absl::Status& status,
   }
   if (!status.ok()) gate_->CountError(kRpc);
   if (handle) {
-    if (!unsent.empty()) broker_->GiveBack(*handle, unsent);
-    broker_->CloseStream(*handle);
+    if (!unsent.empty()) handle->GiveBack(unsent);
+    handle->Close();
   }
   if (finish) Finish(ToGrpc(status));
 }

@@ -16,7 +16,7 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "worker/emulator/broker.h"
+#include "worker/emulator/broker/broker.h"
 #include "worker/emulator/call_gate.h"
 
 namespace postbox::emulator {

@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
 #include "worker/emulator/respond.h"
-#include "worker/emulator/status.h"
+#include "worker/emulator/rules/status.h"
 #include "worker/emulator/streaming_pull.h"
 
 namespace postbox::emulator {
@@ -87,14 +87,14 @@ grpc::Status SubscriberService::CreateSubscription(grpc::ServerContext* context,
                                                    const pb::Subscription* request,
                                                    pb::Subscription* response) {
   return gate_->Run(context, "CreateSubscription", *request,
-                    [&] { return Respond(broker_->CreateSubscription(*request), response); });
+                    [&] { return Respond(broker_->subscriptions()->Create(*request), response); });
 }
 
 grpc::Status SubscriberService::GetSubscription(grpc::ServerContext* context,
                                                 const pb::GetSubscriptionRequest* request,
                                                 pb::Subscription* response) {
   return gate_->Run(context, "GetSubscription", *request, [&] {
-    return Respond(broker_->GetSubscription(request->subscription()), response);
+    return Respond(broker_->subscriptions()->Get(request->subscription()), response);
   });
 }
 
@@ -102,21 +102,21 @@ grpc::Status SubscriberService::UpdateSubscription(grpc::ServerContext* context,
                                                    const pb::UpdateSubscriptionRequest* request,
                                                    pb::Subscription* response) {
   return gate_->Run(context, "UpdateSubscription", *request,
-                    [&] { return Respond(broker_->UpdateSubscription(*request), response); });
+                    [&] { return Respond(broker_->subscriptions()->Update(*request), response); });
 }
 
 grpc::Status SubscriberService::ListSubscriptions(grpc::ServerContext* context,
                                                   const pb::ListSubscriptionsRequest* request,
                                                   pb::ListSubscriptionsResponse* response) {
   return gate_->Run(context, "ListSubscriptions", *request,
-                    [&] { return Respond(broker_->ListSubscriptions(*request), response); });
+                    [&] { return Respond(broker_->subscriptions()->List(*request), response); });
 }
 
 grpc::Status SubscriberService::DeleteSubscription(grpc::ServerContext* context,
                                                    const pb::DeleteSubscriptionRequest* request,
                                                    google::protobuf::Empty* /*response*/) {
   return gate_->Run(context, "DeleteSubscription", *request,
-                    [&] { return broker_->DeleteSubscription(request->subscription()); });
+                    [&] { return broker_->subscriptions()->Delete(request->subscription()); });
 }
 
 grpc::Status SubscriberService::ModifyAckDeadline(grpc::ServerContext* context,
@@ -125,7 +125,7 @@ grpc::Status SubscriberService::ModifyAckDeadline(grpc::ServerContext* context,
   return gate_->Run(context, "ModifyAckDeadline", *request, [&] {
     return AckUnderFaults(gate_->faults(), "ModifyAckDeadline", *request,
                           [&](const pb::ModifyAckDeadlineRequest& changed) {
-                            return broker_->ModifyAckDeadline(changed);
+                            return broker_->pulling()->ModifyAckDeadline(changed);
                           });
   });
 }
@@ -134,9 +134,10 @@ grpc::Status SubscriberService::Acknowledge(grpc::ServerContext* context,
                                             const pb::AcknowledgeRequest* request,
                                             google::protobuf::Empty* /*response*/) {
   return gate_->Run(context, "Acknowledge", *request, [&] {
-    return AckUnderFaults(
-        gate_->faults(), "Acknowledge", *request,
-        [&](const pb::AcknowledgeRequest& changed) { return broker_->Acknowledge(changed); });
+    return AckUnderFaults(gate_->faults(), "Acknowledge", *request,
+                          [&](const pb::AcknowledgeRequest& changed) {
+                            return broker_->pulling()->Acknowledge(changed);
+                          });
   });
 }
 
@@ -160,7 +161,7 @@ absl::Status SubscriberService::PullOrWait(grpc::ServerContext* context,
   };
   for (;;) {
     auto waiter = std::make_shared<PullWaiter>();
-    auto deliveries = broker_->Pull(request, waiter);
+    auto deliveries = broker_->pulling()->Pull(request, waiter);
     if (!deliveries.ok()) return deliveries.status();
     if (!deliveries->empty() || request.return_immediately() || over()) {
       AddDeliveries(*deliveries, response);
@@ -181,47 +182,49 @@ grpc::Status SubscriberService::ModifyPushConfig(grpc::ServerContext* context,
                                                  const pb::ModifyPushConfigRequest* request,
                                                  google::protobuf::Empty* /*response*/) {
   return gate_->Run(context, "ModifyPushConfig", *request,
-                    [&] { return broker_->ModifyPushConfig(*request); });
+                    [&] { return broker_->subscriptions()->ModifyPushConfig(*request); });
 }
 
 grpc::Status SubscriberService::UpdateSnapshot(grpc::ServerContext* context,
                                                const pb::UpdateSnapshotRequest* request,
                                                pb::Snapshot* response) {
   return gate_->Run(context, "UpdateSnapshot", *request,
-                    [&] { return Respond(broker_->UpdateSnapshot(*request), response); });
+                    [&] { return Respond(broker_->snapshots()->Update(*request), response); });
 }
 
 grpc::Status SubscriberService::GetSnapshot(grpc::ServerContext* context,
                                             const pb::GetSnapshotRequest* request,
                                             pb::Snapshot* response) {
-  return gate_->Run(context, "GetSnapshot", *request,
-                    [&] { return Respond(broker_->GetSnapshot(request->snapshot()), response); });
+  return gate_->Run(context, "GetSnapshot", *request, [&] {
+    return Respond(broker_->snapshots()->Get(request->snapshot()), response);
+  });
 }
 
 grpc::Status SubscriberService::ListSnapshots(grpc::ServerContext* context,
                                               const pb::ListSnapshotsRequest* request,
                                               pb::ListSnapshotsResponse* response) {
   return gate_->Run(context, "ListSnapshots", *request,
-                    [&] { return Respond(broker_->ListSnapshots(*request), response); });
+                    [&] { return Respond(broker_->snapshots()->List(*request), response); });
 }
 
 grpc::Status SubscriberService::CreateSnapshot(grpc::ServerContext* context,
                                                const pb::CreateSnapshotRequest* request,
                                                pb::Snapshot* response) {
   return gate_->Run(context, "CreateSnapshot", *request,
-                    [&] { return Respond(broker_->CreateSnapshot(*request), response); });
+                    [&] { return Respond(broker_->snapshots()->Create(*request), response); });
 }
 
 grpc::Status SubscriberService::DeleteSnapshot(grpc::ServerContext* context,
                                                const pb::DeleteSnapshotRequest* request,
                                                google::protobuf::Empty* /*response*/) {
   return gate_->Run(context, "DeleteSnapshot", *request,
-                    [&] { return broker_->DeleteSnapshot(request->snapshot()); });
+                    [&] { return broker_->snapshots()->Delete(request->snapshot()); });
 }
 
 grpc::Status SubscriberService::Seek(grpc::ServerContext* context, const pb::SeekRequest* request,
                                      pb::SeekResponse* /*response*/) {
-  return gate_->Run(context, "Seek", *request, [&] { return broker_->Seek(*request); });
+  return gate_->Run(context, "Seek", *request,
+                    [&] { return broker_->snapshots()->Seek(*request); });
 }
 
 }  // namespace postbox::emulator

@@ -5,7 +5,7 @@
 #define POSTBOX_WORKER_EMULATOR_SUBSCRIBER_SERVICE_H_
 
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
-#include "worker/emulator/broker.h"
+#include "worker/emulator/broker/broker.h"
 #include "worker/emulator/call_gate.h"
 
 namespace postbox::emulator {

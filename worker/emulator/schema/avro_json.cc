@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "worker/emulator/schema/invalid.h"
+#include "worker/emulator/rules/invalid.h"
 #include "worker/emulator/schema/shallow_json.h"
 
 namespace postbox::emulator {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "worker/emulator/schema/invalid.h"
+#include "worker/emulator/rules/invalid.h"
 
 namespace postbox::emulator {
 namespace {

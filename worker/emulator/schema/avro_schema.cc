@@ -10,8 +10,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "worker/emulator/rules/invalid.h"
 #include "worker/emulator/schema/avro_json.h"
-#include "worker/emulator/schema/invalid.h"
 #include "worker/emulator/schema/shallow_json.h"
 
 namespace postbox::emulator {

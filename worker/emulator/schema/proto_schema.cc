@@ -12,8 +12,8 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/util/json_util.h"
+#include "worker/emulator/rules/invalid.h"
 #include "worker/emulator/schema/avro_schema.h"
-#include "worker/emulator/schema/invalid.h"
 
 namespace postbox::emulator {
 
