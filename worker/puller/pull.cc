@@ -180,9 +180,7 @@ class Puller {
       if (!CanReport()) return;
       if (status->NextReport() > Clock::now()) continue;
       const QueryResult stored = Store(name, /*appliers=*/0, status->Take(Clock::now()));
-      if (stored.ok()) continue;
-      status->NotStored();
-      if (NoPlaceForReports(stored.sqlstate())) status->Disable();
+      if (!stored.ok()) status->NotStored(stored.sqlstate());
     }
   }
 

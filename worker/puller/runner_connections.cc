@@ -5,7 +5,6 @@
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 #include "worker/puller/runner.h"
-#include "worker/puller/status_report.h"
 
 namespace postbox::puller {
 namespace {
@@ -164,10 +163,8 @@ void Runner::Stored(const QueryResult& result) {
 
 void Runner::NoteReport(bool stored, const std::string& sqlstate, const std::string& error) {
   if (stored) return;
-  status_->NotStored();
+  status_->NotStored(sqlstate);
   if (IsTransientSqlstate(sqlstate)) return;
-  // The database has another release of the extension. Everything else may pass.
-  if (NoPlaceForReports(sqlstate)) status_->Disable();
   LogRepeated("the status of the subscription is not shown in postbox.subscription_status",
               {{"subscription", config_.name}, {"sqlstate", sqlstate}, {"error", error}});
 }
