@@ -172,8 +172,8 @@ class Puller {
   void StoreLateReports() {
     for (const auto& [name, runner] : runners_) {
       if (!CanReport()) return;
-      if (const auto numbers = runner->TakeLateReport()) {
-        runner->Stored(Store(name, runner->config().appliers, *numbers));
+      if (const auto numbers = runner->reporter()->TakeLate()) {
+        runner->reporter()->Stored(Store(name, runner->config().appliers, *numbers));
       }
     }
     for (const auto& [name, status] : not_started_) {
