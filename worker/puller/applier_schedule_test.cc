@@ -70,6 +70,18 @@ TEST_F(ApplierScheduleTest, AnApplierThatIsFreeKeepsOthersFromConnecting) {
   EXPECT_EQ(Next(&other_, Work()).step, Step::kConnect);
 }
 
+TEST_F(ApplierScheduleTest, AConnectionOverWhichAReportIsStoredIsNotCountedOn) {
+  Connect(&one_);
+  EXPECT_EQ(Next(&one_, {kNothingDue, now_, kNothingDue}).step, Step::kReport);
+  EXPECT_EQ(Next(&other_, Work()).until, now_ + SubscriptionConnections::kNeedTime);
+  now_ += SubscriptionConnections::kNeedTime;
+  EXPECT_EQ(Next(&other_, Work()).step, Step::kConnect);
+  schedule_.Done(one_, Step::kReport);
+  Connect(&other_);
+  schedule_.Lost(&other_);
+  EXPECT_EQ(Next(&other_, Work()).until, gate_.NextOpening(now_)) << "the first will take the work";
+}
+
 TEST_F(ApplierScheduleTest, AConnectionThatIsRefusedIsTriedLaterByTheNext) {
   EXPECT_EQ(Next(&one_, kIdle).step, Step::kConnect);
   const auto delay = schedule_.ConnectDone(&one_, /*connected=*/false, now_);

@@ -172,10 +172,6 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
     failure.error = std::move(last.error);
     fields.update({{"sqlstate", failure.sqlstate}, {"error", failure.error}});
   }
-  GiveUp(i, std::move(failure), std::move(fields));
-}
-
-void BatchApplier::GiveUp(size_t i, EventFailure failure, Fields fields) {
   if (policy_.on_error == OnError::kDeadLetterTopic) {
     return dispositions_.Fail(i, {.kind = Disposition::kDeadLetter, .failure = std::move(failure)});
   }

@@ -102,7 +102,6 @@ class BatchApplier {
   void ApplyChunk(const std::vector<size_t>& positions);
   void Split(const std::vector<size_t>& positions, const InboxResult& result, Fault fault);
   void GiveUpOrRetry(size_t i, const InboxResult& result, Fault fault, bool poison);
-  void GiveUp(size_t i, EventFailure failure, Fields fields);
   void Record(size_t i, const EventFailure& failure, Fields fields);
   void Settle(size_t i, std::string outcome);
   void FailTogether(const std::vector<size_t>& positions, const InboxResult& result);
