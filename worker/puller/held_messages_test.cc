@@ -151,5 +151,20 @@ TEST_F(HeldMessagesTest, ALetterKeepsItsKeyBusyUntilTheTopicHasTakenIt) {
   EXPECT_EQ(held_.NextGiveBack(), now_ + *delay);
 }
 
+TEST_F(HeldMessagesTest, ATopicThatDoesNotAnswerIsAskedAtGrowingIntervalsUntilItTakesALetter) {
+  using Letter = HeldMessages::Letter;
+  const auto send = [&](auto result) {
+    Push({""});
+    Take();
+    auto letters = Return({Kind::kDeadLetter});
+    letters[0].result = result;
+    return held_.LetterDone(std::move(letters[0]), now_);
+  };
+  for (int i = 0; i < 5; ++i) send(Letter::kFailed);
+  EXPECT_GT(send(Letter::kFailed), seconds(5));
+  send(Letter::kPublished);
+  EXPECT_LE(send(Letter::kFailed), seconds(1));
+}
+
 }  // namespace
 }  // namespace postbox::puller

@@ -37,8 +37,10 @@ TEST_F(WorkQueueTest, WhatHasNoConnectionIsNotWaitedForAndTheAppliersLeave) {
       queue_.ConnectDone(&applier_, /*connected=*/false, "refused");
     }
   });
-  queue_.EndBy(WorkQueue::Clock::now() + seconds(60));
+  const auto begin = WorkQueue::Clock::now();
+  queue_.EndBy(begin + seconds(60));
   queue_.ApplyHeld();
+  EXPECT_LT(WorkQueue::Clock::now() - begin, seconds(30));
   EXPECT_TRUE(queue_.AwaitNoneBusy(WorkQueue::Clock::now()));
   EXPECT_TRUE(queue_.AwaitAllLeft(WorkQueue::Clock::now() + seconds(30)));
   thread.join();
