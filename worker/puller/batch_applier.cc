@@ -1,6 +1,5 @@
 #include "worker/puller/batch_applier.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "proto/rules/sqlstate_class.h"
@@ -15,8 +14,6 @@ constexpr char kPoisonSqlstate[] = "22P02";
 constexpr char kConnectionSqlstate[] = "08006";
 // The SQLSTATE of what is cancelled or not begun because the puller stops: query_canceled.
 constexpr char kStoppingSqlstate[] = "57014";
-// After so many full transactions in a row that succeed, transactions become larger.
-constexpr int kGrowAfter = 4;
 
 // What the status shows of an error. A connection that broke has no SQLSTATE.
 std::string ErrorText(const std::string& sqlstate, const std::string& error) {
@@ -25,47 +22,9 @@ std::string ErrorText(const std::string& sqlstate, const std::string& error) {
 
 }  // namespace
 
-AttemptCounter::Attempts AttemptCounter::Increment(std::string_view message_id, bool own,
-                                                   TimePoint now) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  auto [it, is_new] = attempts_.try_emplace(std::string(message_id));
-  if (is_new) it->second.place = order_.insert(order_.end(), it->first);
-  Count& count = it->second.counts[own ? 0 : 1];
-  if (++count.count == 1) {
-    count.first = now;
-    count.applied_before = applied_;
-  }
-  const Attempts attempts{count.count, count.first, applied_ > count.applied_before};
-  while (order_.size() > max_messages_) {
-    attempts_.erase(order_.front());
-    order_.pop_front();
-  }
-  known_ = attempts_.size();
-  return attempts;
-}
-
-void AttemptCounter::Forget(std::string_view message_id) {
-  if (known_ == 0) return;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto it = attempts_.find(std::string(message_id));
-  if (it == attempts_.end()) return;
-  order_.erase(it->second.place);
-  attempts_.erase(it);
-  known_ = attempts_.size();
-}
-
-bool AttemptCounter::Known(std::string_view message_id) {
-  if (known_ == 0) return false;
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return attempts_.contains(std::string(message_id));
-}
-
 std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch, TimePoint now) {
-  batch_ = &batch;
   now_ = now;
-  dispositions_.assign(batch.size(), Disposition());
-  decided_.assign(batch.size(), false);
-  first_failures_.clear();
+  dispositions_.Begin(batch);
   broken_ = false;
   lone_failures_ = 0;
   delay_.reset();
@@ -73,7 +32,7 @@ std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch,
   // Poisoned events come first: whether one of them blocks its key must be known before the other
   // events are applied.
   for (size_t i = 0; i < batch.size(); ++i) {
-    if (Behind(i)) continue;
+    if (dispositions_.Behind(i)) continue;
     if (batch[i].given_up) {
       Record(i, *batch[i].given_up, EventFields(policy_.subscription, batch[i]));
     } else if (!batch[i].event.poison.empty()) {
@@ -82,13 +41,7 @@ std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch,
     }
   }
   ApplyRange(0, batch.size());
-  return std::move(dispositions_);
-}
-
-bool BatchApplier::Behind(size_t i) const {
-  if (first_failures_.empty()) return false;
-  auto it = first_failures_.find((*batch_)[i].queue_key());
-  return it != first_failures_.end() && it->second < i;
+  return dispositions_.Take();
 }
 
 BatchApplier::Fault BatchApplier::FaultOf(const InboxResult& result) const {
@@ -108,8 +61,8 @@ void BatchApplier::ApplyRange(size_t begin, size_t end) {
   for (size_t at = begin; at < end;) {
     const bool hopeless = broken_ || lone_failures_ >= kMaxLone || Stopping();
     std::vector<size_t> positions;
-    for (; at < end && (hopeless || positions.size() < limit_); ++at) {
-      if (!decided_[at] && !Behind(at)) positions.push_back(at);
+    for (; at < end && (hopeless || positions.size() < limit()); ++at) {
+      if (dispositions_.Open(at)) positions.push_back(at);
     }
     if (positions.empty()) continue;
     if (hopeless) {
@@ -127,24 +80,21 @@ void BatchApplier::ApplyRange(size_t begin, size_t end) {
 void BatchApplier::ApplyChunk(const std::vector<size_t>& positions) {
   std::vector<const Delivery*> events;
   events.reserve(positions.size());
-  for (size_t i : positions) events.push_back(&(*batch_)[i]);
+  for (size_t i : positions) events.push_back(&dispositions_.delivery(i));
 
   InboxResult result = inbox_->Apply(events);
   if (result.ok) {
     transient_backoff_.Reset();
     attempts_->NoteApplied();
     lone_failures_ = 0;
-    Grow(positions.size(), result.took);
+    size_.Succeeded(positions.size(), result.took);
     for (size_t i = 0; i < positions.size(); ++i) {
       Settle(positions[i], std::move(result.outcomes[i]));
     }
     return;
   }
   const Fault fault = FaultOf(result);
-  if (fault != Fault::kEvents && fault != Fault::kSurroundings && positions.size() > 1) {
-    limit_ = std::max<size_t>(1, std::min(limit_, positions.size()) / 2);
-    fitted_ = 0;
-  }
+  if (fault != Fault::kEvents && fault != Fault::kSurroundings) size_.Failed(positions.size());
   if (fault == Fault::kSurroundings || (fault == Fault::kConnection && positions.size() > 1)) {
     FailTogether(positions, result);
   } else if (positions.size() > 1) {
@@ -167,9 +117,9 @@ void BatchApplier::Split(const std::vector<size_t>& positions, const InboxResult
     ApplyRange(begin, named);
     if (fault == Fault::kEvents) {
       ApplyRange(named, named + 1);
-    } else if (!Behind(named)) {
+    } else if (!dispositions_.Behind(named)) {
       // It may take as long again. What else is in the batch does not wait for it.
-      Decide(named, {.kind = Disposition::kAlone});
+      dispositions_.Fail(named, {.kind = Disposition::kAlone});
     }
     ApplyRange(named + 1, end);
   } else {
@@ -177,14 +127,6 @@ void BatchApplier::Split(const std::vector<size_t>& positions, const InboxResult
     ApplyRange(begin, middle);
     ApplyRange(middle, end);
   }
-}
-
-void BatchApplier::Grow(size_t events, std::chrono::milliseconds took) {
-  if (events < limit_ || limit_ >= policy_.batch_size) return;
-  if (policy_.statement_timeout.count() > 0 && took * 4 > policy_.statement_timeout) return;
-  if (++fitted_ < kGrowAfter) return;
-  limit_ = std::min(policy_.batch_size, limit_ * 2);
-  fitted_ = 0;
 }
 
 void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault fault, bool poison) {
@@ -199,7 +141,7 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
     if (!probe.ok) return FailTogether({i}, probe);
   }
 
-  const Delivery& delivery = (*batch_)[i];
+  const Delivery& delivery = dispositions_.delivery(i);
   const bool own = fault == Fault::kEvents;
   const auto attempts = attempts_->Increment(delivery.message.message_id, own, now_);
   EventFailure failure{result.sqlstate.empty() ? kConnectionSqlstate : result.sqlstate,
@@ -219,7 +161,7 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
     fields["retry_after_ms"] = delay.count();
     LogRepeated("event failed", fields);
     status_->Failed(ErrorText(failure.sqlstate, failure.error), delay, now_);
-    return Fail(i, delay);
+    return dispositions_.Fail(i, {.kind = Disposition::kFailed, .delay = delay});
   }
   if (!poison && fault == Fault::kEvents) {
     // The cause of the failure may have been repaired just before the probe.
@@ -230,20 +172,16 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
     failure.error = std::move(last.error);
     fields.update({{"sqlstate", failure.sqlstate}, {"error", failure.error}});
   }
-  GiveUp(i, std::move(failure), std::move(fields));
-}
-
-void BatchApplier::GiveUp(size_t i, EventFailure failure, Fields fields) {
   if (policy_.on_error == OnError::kDeadLetterTopic) {
-    return Decide(i, {.kind = Disposition::kDeadLetter, .failure = std::move(failure)});
+    return dispositions_.Fail(i, {.kind = Disposition::kDeadLetter, .failure = std::move(failure)});
   }
   Record(i, failure, std::move(fields));
 }
 
 void BatchApplier::Record(size_t i, const EventFailure& failure, Fields fields) {
   // It is recorded with the next connection.
-  if (broken_) return Decide(i, {.kind = Disposition::kAlone, .failure = failure});
-  const InboxResult recorded = inbox_->RecordDeadLetter((*batch_)[i], failure);
+  if (broken_) return dispositions_.Fail(i, {.kind = Disposition::kAlone, .failure = failure});
+  const InboxResult recorded = inbox_->RecordDeadLetter(dispositions_.delivery(i), failure);
   if (!recorded.ok) return FailTogether({i}, recorded);
   fields.update({{"sqlstate", failure.sqlstate},
                  {"error", failure.error},
@@ -254,21 +192,8 @@ void BatchApplier::Record(size_t i, const EventFailure& failure, Fields fields) 
 }
 
 void BatchApplier::Settle(size_t i, std::string outcome) {
-  decided_[i] = true;
-  dispositions_[i].kind = Disposition::kSettled;
-  dispositions_[i].outcome = std::move(outcome);
-  attempts_->Forget((*batch_)[i].message.message_id);
-}
-
-void BatchApplier::Decide(size_t i, Disposition disposition) {
-  decided_[i] = true;
-  dispositions_[i] = std::move(disposition);
-  auto [it, is_new] = first_failures_.try_emplace((*batch_)[i].queue_key(), i);
-  if (!is_new && i < it->second) it->second = i;
-}
-
-void BatchApplier::Fail(size_t i, std::chrono::milliseconds delay) {
-  Decide(i, {.kind = Disposition::kFailed, .delay = delay});
+  dispositions_.Settle(i, std::move(outcome));
+  attempts_->Forget(dispositions_.delivery(i).message.message_id);
 }
 
 void BatchApplier::FailTogether(const std::vector<size_t>& positions, const InboxResult& result) {
@@ -276,8 +201,9 @@ void BatchApplier::FailTogether(const std::vector<size_t>& positions, const Inbo
   // One failure of many parts is one failure.
   if (!delay_) delay_ = transient_backoff_.Next();
   const auto delay = *delay_;
-  Fields fields = positions.size() == 1 ? EventFields(policy_.subscription, (*batch_)[positions[0]])
-                                        : Fields{{"subscription", policy_.subscription}};
+  Fields fields = positions.size() == 1
+                      ? EventFields(policy_.subscription, dispositions_.delivery(positions[0]))
+                      : Fields{{"subscription", policy_.subscription}};
   fields.update({{"events", positions.size()},
                  {"sqlstate", result.sqlstate},
                  {"error", result.error},
@@ -285,7 +211,9 @@ void BatchApplier::FailTogether(const std::vector<size_t>& positions, const Inbo
   LogRepeated("batch failed", fields);
   status_->Failed(ErrorText(result.sqlstate, result.error), delay, now_);
   for (size_t i : positions) {
-    if (!Behind(i)) Fail(i, delay);
+    if (!dispositions_.Behind(i)) {
+      dispositions_.Fail(i, {.kind = Disposition::kFailed, .delay = delay});
+    }
   }
 }
 

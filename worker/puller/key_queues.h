@@ -8,7 +8,7 @@
 //   - A failure suspends the key's queue. The failed message and everything behind it stay in the
 //     queue until retry_at. TakeSuspended then hands them out, in order, to be nacked. The service
 //     delivers them again. The key is forgotten then. So TakeSuspended is called where its gate is
-//     closed in the same step (runner.h).
+//     closed in the same step (work_queue.h).
 //
 // Pure logic without a clock. Not thread-safe.
 #ifndef POSTBOX_WORKER_PULLER_KEY_QUEUES_H_

@@ -172,17 +172,15 @@ class Puller {
   void StoreLateReports() {
     for (const auto& [name, runner] : runners_) {
       if (!CanReport()) return;
-      if (const auto numbers = runner->TakeLateReport()) {
-        runner->Stored(Store(name, runner->config().appliers, *numbers));
+      if (const auto numbers = runner->reporter()->TakeLate()) {
+        runner->reporter()->Stored(Store(name, runner->config().appliers, *numbers));
       }
     }
     for (const auto& [name, status] : not_started_) {
       if (!CanReport()) return;
       if (status->NextReport() > Clock::now()) continue;
       const QueryResult stored = Store(name, /*appliers=*/0, status->Take(Clock::now()));
-      if (stored.ok()) continue;
-      status->NotStored();
-      if (NoPlaceForReports(stored.sqlstate())) status->Disable();
+      if (!stored.ok()) status->NotStored(stored.sqlstate());
     }
   }
 

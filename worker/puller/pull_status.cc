@@ -1,6 +1,5 @@
 #include "worker/puller/pull_status.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "worker/puller/log.h"
@@ -25,7 +24,7 @@ void PullStatus::Succeeded(const StatusNumbers& numbers) {
   numbers_.dead_letters += numbers.dead_letters;
   retrying_since_.reset();
   not_connected_ = false;
-  changed_ = true;
+  timer_.Changed();
 }
 
 void PullStatus::Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now) {
@@ -48,7 +47,7 @@ void PullStatus::CountFailure(const std::string& error, std::chrono::millisecond
   last_error_at_ = now;
   next_try_ = now + delay;
   if (!retrying_since_) retrying_since_ = now;
-  changed_ = true;
+  timer_.Changed();
 }
 
 void PullStatus::Connected() {
@@ -56,27 +55,27 @@ void PullStatus::Connected() {
   // What was being retried before it, such as events, is not known to succeed yet.
   if (!std::exchange(not_connected_, false)) return;
   retrying_since_.reset();
-  changed_ = true;
+  timer_.Changed();
 }
 
 void PullStatus::NoAnswer(const std::optional<Unanswered>& unanswered) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (unanswered == unanswered_) return;
   unanswered_ = unanswered;
-  changed_ = true;
+  timer_.Changed();
 }
 
 void PullStatus::GaveUp() {
   const std::lock_guard<std::mutex> lock(mutex_);
   ++numbers_.dead_letters;
-  changed_ = true;
+  timer_.Changed();
 }
 
 void PullStatus::AckFailed(const std::string& error, TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   numbers_.last_error = Cut(error, kMaxErrorBytes - kEllipsis);
   last_error_at_ = now;
-  changed_ = true;
+  timer_.Changed();
 }
 
 void PullStatus::SetStreamState(Stream stream, const std::string& error, TimePoint now) {
@@ -86,7 +85,7 @@ void PullStatus::SetStreamState(Stream stream, const std::string& error, TimePoi
   if (stream != stream_) stream_since_ = now;
   stream_ = stream;
   numbers_.stream_error = error;
-  changed_ = true;
+  timer_.Changed();
 }
 
 PullStatus::Stream PullStatus::stream() const {
@@ -96,19 +95,12 @@ PullStatus::Stream PullStatus::stream() const {
 
 PullStatus::TimePoint PullStatus::NextReport() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (disabled_) return TimePoint::max();
-  if (not_stored_) return reported_ + pause_;
-  if (changed_) return reported_ + interval_;
-  return reported_ + kSignOfLife;
+  return timer_.Next();
 }
 
 StatusNumbers PullStatus::Take(TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  changed_ = false;
-  reported_ = now;
-  pause_ = std::exchange(not_stored_, false)
-               ? std::min<std::chrono::milliseconds>(2 * pause_, kLongestPause)
-               : interval_;
+  timer_.Reported(now);
   StatusNumbers numbers = numbers_;
   if (last_error_at_) numbers.last_error_before_ms = Milliseconds(now - *last_error_at_);
   if (retrying_since_) {
@@ -126,14 +118,10 @@ StatusNumbers PullStatus::Take(TimePoint now) {
   return numbers;
 }
 
-void PullStatus::NotStored() {
+void PullStatus::NotStored(std::string_view sqlstate) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  not_stored_ = true;
-}
-
-void PullStatus::Disable() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  disabled_ = true;
+  timer_.NotStored();
+  if (sqlstate == "42P01" || sqlstate == "42703") timer_.Disable();
 }
 
 }  // namespace postbox::puller

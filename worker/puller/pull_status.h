@@ -1,9 +1,9 @@
 // What a puller reports of one subscription, in postbox.subscription_status.
 //
-// The appliers count here. One of them stores the numbers, over its own connection, at most once a
-// second, when something has changed or was not stored; and every 5 minutes, as a sign of life. So
-// a subscription without events costs the database next to nothing. If no applier is free for it,
-// or has a connection, the main thread does, over that of the configuration. Thread-safe.
+// The appliers count here. One of them stores the numbers, over its own connection, when a report
+// is due (report_timer.h). So a subscription without events costs the database next to nothing. If
+// no applier is free for it, or has a connection, the main thread does, over that of the
+// configuration. Thread-safe.
 #ifndef POSTBOX_WORKER_PULLER_PULL_STATUS_H_
 #define POSTBOX_WORKER_PULLER_PULL_STATUS_H_
 
@@ -12,8 +12,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "worker/puller/failpoint.h"
+#include "worker/puller/report_timer.h"
 
 namespace postbox::puller {
 
@@ -49,10 +50,7 @@ struct StatusNumbers {
 
 class PullStatus {
  public:
-  using TimePoint = std::chrono::steady_clock::time_point;
-  static constexpr std::chrono::seconds kInterval{1};
-  static constexpr std::chrono::minutes kSignOfLife{5};
-  static constexpr std::chrono::minutes kLongestPause{1};
+  using TimePoint = ReportTimer::TimePoint;
   // Of last_error. It stays when the event is gone that it is about, and may quote its values.
   static constexpr size_t kMaxErrorBytes = 500;
 
@@ -76,13 +74,11 @@ class PullStatus {
 
   // When the next report is due.
   TimePoint NextReport() const;
-  // The numbers to report. The next report is due kInterval later at the earliest.
+  // The numbers to report now.
   StatusNumbers Take(TimePoint now);
-  // The last report did not get through: it is due again, kInterval after it, and then later each
-  // time, up to kLongestPause. Each attempt is an error in the log of the server.
-  void NotStored();
-  // There will be no more reports: the database has no place for them.
-  void Disable();
+  // The last report did not get through. There will be no more if the database, with another
+  // release of the extension, lacks the table or a column.
+  void NotStored(std::string_view sqlstate);
 
  private:
   // With mutex_ held.
@@ -98,12 +94,7 @@ class PullStatus {
   const TimePoint started_ = std::chrono::steady_clock::now();
   Stream stream_ = Stream::kConnecting;
   TimePoint stream_since_ = std::chrono::steady_clock::now();
-  bool changed_ = true;      // the first report says that the puller is there
-  bool not_stored_ = false;  // the last report
-  bool disabled_ = false;
-  TimePoint reported_{};
-  const std::chrono::milliseconds interval_ = TimeOf("report_interval", kInterval);
-  std::chrono::milliseconds pause_ = interval_;  // after it, if it is not stored
+  ReportTimer timer_;
 };
 
 }  // namespace postbox::puller

@@ -12,7 +12,7 @@ using std::chrono::seconds;
 
 // The test of the server gives these times other lengths.
 TEST(PullStatusTest, AProcessThatDoesNotAnswerIsShownWithinHalfAMinute) {
-  EXPECT_LT(Runner::kUnansweredTime + 2 * PullStatus::kInterval, seconds(30));
+  EXPECT_LT(Runner::kUnansweredTime + 2 * ReportTimer::kInterval, seconds(30));
 }
 
 TEST(PullStatusTest, WhatChangesIsReportedOnceASecondAndLifeEveryFiveMinutes) {
@@ -20,15 +20,15 @@ TEST(PullStatusTest, WhatChangesIsReportedOnceASecondAndLifeEveryFiveMinutes) {
   PullStatus::TimePoint now{std::chrono::hours(1)};
   EXPECT_LE(status.NextReport(), now);
   status.Take(now);
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kSignOfLife);
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kSignOfLife);
   status.Succeeded({.applied = 2});
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
   status.Succeeded({.applied = 3, .duplicates = 1});
   now += seconds(1);
   const StatusNumbers numbers = status.Take(now);
   EXPECT_EQ(numbers.applied, 5);
   EXPECT_EQ(numbers.duplicates, 1);
-  status.Disable();
+  status.NotStored("42P01");
   status.GaveUp();
   EXPECT_EQ(status.NextReport(), PullStatus::TimePoint::max());
 }
@@ -38,28 +38,10 @@ TEST(PullStatusTest, AReportThatIsNotStoredIsDueAgainInASecond) {
   const PullStatus::TimePoint now{std::chrono::hours(1)};
   status.Succeeded({.applied = 2});
   status.Take(now);
-  status.NotStored();
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  status.NotStored("");
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
   EXPECT_EQ(status.Take(now + seconds(1)).applied, 2);
-  EXPECT_EQ(status.NextReport(), now + seconds(1) + PullStatus::kSignOfLife);
-}
-
-TEST(PullStatusTest, ReportsThatAreRefusedAreTriedMoreAndMoreSeldom) {
-  PullStatus status;
-  PullStatus::TimePoint now{std::chrono::hours(1)};
-  for (const int pause : {1, 2, 4, 8, 16, 32, 60, 60}) {
-    status.Take(now);
-    status.NotStored();
-    status.Succeeded({.applied = 1});
-    EXPECT_EQ(status.NextReport(), now + seconds(pause)) << "whatever happens meanwhile";
-    now = status.NextReport();
-  }
-  EXPECT_EQ(status.Take(now).applied, 8);
-  status.Succeeded({.applied = 1});
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval) << "one was stored";
-  status.Take(now);
-  status.NotStored();
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval) << "it begins anew";
+  EXPECT_EQ(status.NextReport(), now + seconds(1) + ReportTimer::kSignOfLife);
 }
 
 TEST(PullStatusTest, TheLastErrorQuotesNoMoreOfAnEventThanFiveHundredBytes) {
@@ -100,7 +82,7 @@ TEST(PullStatusTest, WhatCouldNotBeConnectedIsOverWithTheConnectionAndWhatFailed
   EXPECT_EQ(numbers.last_error, "no connection to the database: too many clients");
   EXPECT_EQ(numbers.retrying_for_ms, 0);
   status.Connected();
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
   EXPECT_EQ(status.Take(now).retrying_for_ms, std::nullopt);
   status.Failed("locked", milliseconds(100), now);
   status.ConnectFailed("gone", milliseconds(100), now);
@@ -115,12 +97,12 @@ TEST(PullStatusTest, AnAnswerThatDoesNotComeIsReportedUntilItComes) {
   status.Take(now);
   const Unanswered unanswered{now - seconds(20), 17};
   status.NoAnswer(unanswered);
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
   const StatusNumbers numbers = status.Take(now);
   EXPECT_EQ(numbers.unanswered_for_ms, 20000);
   EXPECT_EQ(numbers.unanswered_backend, 17);
   status.NoAnswer(unanswered);
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kSignOfLife) << "nothing has changed";
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kSignOfLife) << "nothing has changed";
   status.NoAnswer(std::nullopt);
   EXPECT_EQ(status.Take(now).unanswered_for_ms, std::nullopt);
 }
@@ -130,7 +112,7 @@ TEST(PullStatusTest, ARefusedAckIsTheLastErrorAndNoFailureOfEvents) {
   const PullStatus::TimePoint now = std::chrono::steady_clock::now();
   status.Take(now);
   status.AckFailed("Acknowledge: PERMISSION_DENIED: no", now);
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
   const StatusNumbers numbers = status.Take(now + seconds(1));
   EXPECT_EQ(numbers.last_error, "Acknowledge: PERMISSION_DENIED: no");
   EXPECT_EQ(numbers.last_error_before_ms, 1000);
@@ -144,7 +126,7 @@ TEST(PullStatusTest, TheStreamIsShownWithTheErrorThatEndedItUntilItIsConnectedAg
   PullStatus::TimePoint now = std::chrono::steady_clock::now();
   EXPECT_EQ(status.Take(now).stream, "connecting");
   status.SetStreamState(Stream::kConnected, "", now);
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kInterval);
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
   EXPECT_EQ(status.Take(now).stream, "connected");
   status.SetStreamState(Stream::kReconnecting, "UNAVAILABLE: gone", now);
   now += seconds(5);
@@ -155,7 +137,7 @@ TEST(PullStatusTest, TheStreamIsShownWithTheErrorThatEndedItUntilItIsConnectedAg
   EXPECT_EQ(numbers.stream_error, "UNAVAILABLE: still gone");
   EXPECT_EQ(numbers.stream_for_ms, 10'000);
   status.SetStreamState(Stream::kReconnecting, "UNAVAILABLE: still gone", now);
-  EXPECT_EQ(status.NextReport(), now + PullStatus::kSignOfLife) << "it says nothing new";
+  EXPECT_EQ(status.NextReport(), now + ReportTimer::kSignOfLife) << "it says nothing new";
   status.SetStreamState(Stream::kFailed, "PERMISSION_DENIED: no", now);
   EXPECT_EQ(status.Take(now).stream, "failed");
   status.SetStreamState(Stream::kConnected, "", now);

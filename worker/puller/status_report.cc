@@ -40,7 +40,7 @@ constexpr char kReport[] =
     "unanswered_since = excluded.unanswered_since, "
     "unanswered_pid = excluded.unanswered_pid";
 // Also what pullers have left behind that were killed, or whose subscription was refused. One that
-// lives reports every 5 minutes (PullStatus::kSignOfLife).
+// lives reports every 5 minutes (ReportTimer::kSignOfLife).
 constexpr char kRemoveReport[] =
     "DELETE FROM postbox.subscription_status USING " POSTBOX_NOT_WAITING
     " WHERE subscription = $1 "
@@ -87,10 +87,6 @@ QueryResult StoreReport(Connection* connection, const std::string& subscription,
   number(numbers.unanswered_for_ms ? std::optional<int64_t>(numbers.unanswered_backend)
                                    : std::nullopt);
   return connection->Execute(kReport, parameters, &kReportLimits);
-}
-
-bool NoPlaceForReports(const std::string& sqlstate) {
-  return sqlstate == "42P01" || sqlstate == "42703";
 }
 
 QueryResult RemoveReport(Connection* connection, const std::string& subscription) {

@@ -12,8 +12,6 @@ namespace postbox::puller {
 // `appliers`: how many the subscription may have; 0 if that is not known.
 QueryResult StoreReport(Connection* connection, const std::string& subscription, int appliers,
                         const StatusNumbers& numbers);
-// Whether the database, with another release of the extension, lacks the table or a column.
-bool NoPlaceForReports(const std::string& sqlstate);
 // Removes it, and those that pullers have left behind that were killed or refused.
 QueryResult RemoveReport(Connection* connection, const std::string& subscription);
 

@@ -1,0 +1,56 @@
+#include "worker/puller/status_reporter.h"
+
+#include "proto/rules/sqlstate_class.h"
+#include "worker/puller/log.h"
+
+namespace postbox::puller {
+namespace {
+
+// How late a report of an applier may be before the main thread takes it over.
+constexpr std::chrono::milliseconds kLateReport{300};
+
+}  // namespace
+
+StatusNumbers StatusReporter::Take() {
+  const auto now = std::chrono::steady_clock::now();
+  StatusNumbers numbers = status_->Take(now);
+  numbers.conflicts = gate_->conflicts(now);
+  return numbers;
+}
+
+void StatusReporter::Report(DatabaseInboxClient* inbox) {
+  const StatusNumbers numbers = Take();
+  const InboxResult stored = inbox->Report(subscription_, appliers_, &numbers);
+  Note(stored.ok, stored.sqlstate, stored.error);
+}
+
+std::optional<StatusNumbers> StatusReporter::TakeLate() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto due = status_->NextReport();
+  if (due > now || now - due < kLateReport) return std::nullopt;
+  return Take();
+}
+
+void StatusReporter::Stored(const QueryResult& result) {
+  Note(result.ok(), result.sqlstate(), result.error());
+}
+
+void StatusReporter::Note(bool stored, const std::string& sqlstate, const std::string& error) {
+  if (stored) return;
+  status_->NotStored(sqlstate);
+  if (IsTransientSqlstate(sqlstate)) return;
+  LogRepeated("the status of the subscription is not shown in postbox.subscription_status",
+              {{"subscription", subscription_}, {"sqlstate", sqlstate}, {"error", error}});
+}
+
+bool StatusReporter::ReportEnd(const std::vector<DatabaseInboxClient*>& connected, bool keep,
+                               TimePoint until) {
+  const StatusNumbers numbers = Take();
+  for (DatabaseInboxClient* inbox : connected) {
+    inbox->SetDeadline(until);
+    if (inbox->Report(subscription_, appliers_, keep ? &numbers : nullptr).ok) return true;
+  }
+  return false;
+}
+
+}  // namespace postbox::puller
