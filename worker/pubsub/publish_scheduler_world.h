@@ -41,7 +41,7 @@ struct Tagged : OutgoingMessage {
 
 struct Done {
   const Tagged* result;
-  PublishScheduler::Queue* queue;
+  OutgoingQueue* queue;
 };
 
 struct Failing {
@@ -49,13 +49,13 @@ struct Failing {
   std::string error;
 };
 
-class World : public PublishScheduler::Host {
+class World : public PublishHost {
  public:
   explicit World(PublishScheduler::Options options = {}) : scheduler(options, this) {}
 
   PublishScheduler::TimePoint Now() override { return now; }
   double Random() override { return 1.0; }
-  void Send(const PublishScheduler::Request& request) override {
+  void Send(const PublishHost::Request& request) override {
     Sent copy{request.id, request.channel, request.topic,  request.messages.front()->ordering_key,
               {},         request.size,    request.timeout};
     std::size_t size = EmptyRequestSize(request.topic.size());
@@ -76,7 +76,7 @@ class World : public PublishScheduler::Host {
     for (const Sent& request : sent) EXPECT_NE(request.channel, channel) << "it is in use";
     closed.push_back(channel);
   }
-  void Deliver(OutgoingMessage* message, PublishScheduler::Queue* queue) override {
+  void Deliver(OutgoingMessage* message, OutgoingQueue* queue) override {
     done.push_back({static_cast<const Tagged*>(message), queue});
   }
   void TopicFails(const std::string& topic, PublishScheduler::TimePoint since,

@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kWatchInterval(100);
 
 constexpr char kPublishMethod[] = "/google.pubsub.v1.Publisher/Publish";
 
-grpc::ByteBuffer Encode(const PublishScheduler::Request& request) {
+grpc::ByteBuffer Encode(const PublishHost::Request& request) {
   grpc::Slice slice(request.size);
   auto* const begin =
       const_cast<std::uint8_t*>(slice.begin());  // not shared before the buffer takes it
@@ -73,7 +73,7 @@ void PublishTransport::CloseChannel(int channel) {
   if (at < stubs_.size()) stubs_[at].reset();
 }
 
-void PublishTransport::Send(const PublishScheduler::Request& request) {
+void PublishTransport::Send(const PublishHost::Request& request) {
   auto& call = calls_[request.id];
   call = std::make_unique<Call>();
   if (request.topic != last_topic_) {

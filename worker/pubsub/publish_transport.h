@@ -43,7 +43,7 @@ class PublishTransport {
   PublishTransport(const PublishTransport&) = delete;
   PublishTransport& operator=(const PublishTransport&) = delete;
 
-  void Send(const PublishScheduler::Request& request);
+  void Send(const PublishHost::Request& request);
   void Abort(std::uint64_t request_id);
   // Nothing may be in flight on it. The next request to it opens it again.
   void CloseChannel(int channel);

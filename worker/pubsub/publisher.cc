@@ -30,11 +30,9 @@ namespace postbox::pubsub {
 
 namespace {
 
-using Queue = PublishScheduler::Queue;
-
 // This many consecutive results belong to one queue.
 struct ResultsOf {
-  Queue* queue;
+  OutgoingQueue* queue;
   std::size_t count;
 };
 using Messages = std::vector<OutgoingMessage*>;
@@ -78,7 +76,7 @@ constexpr std::chrono::milliseconds kNotifyDelay(10);
 constexpr std::chrono::milliseconds kNotifySoon(1);
 
 // The part of the publisher that lives on the loop's thread, constructor and destructor included.
-class PublisherCore : public PublishScheduler::Host {
+class PublisherCore : public PublishHost {
  public:
   PublisherCore(EventLoop* loop, Shared* shared, const PublisherOptions& options,
                 Credentials credentials)
@@ -139,10 +137,10 @@ class PublisherCore : public PublishScheduler::Host {
 
   TimePoint Now() override { return std::chrono::steady_clock::now(); }
   double Random() override { return JitterRandom(); }
-  void Send(const PublishScheduler::Request& request) override { transport_.Send(request); }
+  void Send(const PublishHost::Request& request) override { transport_.Send(request); }
   void Abort(std::uint64_t request_id) override { transport_.Abort(request_id); }
   void CloseChannel(int channel) override { transport_.CloseChannel(channel); }
-  void Deliver(OutgoingMessage* message, Queue* queue) override {
+  void Deliver(OutgoingMessage* message, OutgoingQueue* queue) override {
     results_.push_back(message);
     result_bytes_ += SizeInRequest(*message);
     if (queues_.empty() || queues_.back().queue != queue) queues_.push_back({queue, 0});
