@@ -204,7 +204,7 @@ TEST(PublishSchedulerFar, WhereTheWayIsLongMoreRequestsWithoutAKeyAreNotFull) {
     EXPECT_EQ(world.sent.size(), static_cast<std::size_t>(most));
     if (most < 25) continue;
     // With so many in flight the way is not measured, so it is forgotten.
-    world.now += RequestWindow::kBaseValid;
+    world.now += RoundTripBase::kValid;
     world.Ok(world.Next());
     EXPECT_EQ(world.sent.size(), static_cast<std::size_t>(most) - 1)
         << "none more until 8 are left";

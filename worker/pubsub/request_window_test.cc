@@ -106,9 +106,9 @@ TEST(RequestWindow, AProbeThatIsGivenUpIsRepeatedUntilItSucceeds) {
   succeed();
   // The way is longer now, and some requests are never answered.
   took = milliseconds(100);
-  EXPECT_GE(until_probe(), RequestWindow::kBaseValid);
+  EXPECT_GE(until_probe(), RoundTripBase::kValid);
   milliseconds patience(400);
-  seconds pause = RequestWindow::kProbeAgain;
+  seconds pause = RoundTripProbe::kAgain;
   for (int probe = 0; probe < 3; ++probe, patience *= 2, pause *= 2) {
     EXPECT_EQ(std::chrono::round<milliseconds>(*window.NextTime() - now), patience);
     window.OnTime(*window.NextTime() - milliseconds(1));
@@ -181,6 +181,49 @@ TEST(RequestWindow, GoesBackIfTwiceAsManyOnlyTakeTwiceAsLong) {
   }
   EXPECT_EQ(most, 400u);
   EXPECT_EQ(window.limit(), 200u);
+}
+
+TEST(RoundTripBase, ItIsAnAverageUntilItIsMeasuredAndIsForgottenAfterAWhile) {
+  const RoundTripBase::TimePoint now{seconds(1000)};
+  RoundTripBase base;
+  base.Assume(milliseconds(500));
+  EXPECT_EQ(base.TimeAt(now), RoundTripBase::Duration::zero()) << "that was not measured";
+  base.Set(milliseconds(100), now);
+  base.Average(milliseconds(260), now + seconds(1));
+  EXPECT_NEAR(base.time().count(), 0.110, 1e-9);
+  base.Assume(milliseconds(500));
+  EXPECT_NEAR(base.TimeAt(now + seconds(1)).count(), 0.110, 1e-9);
+  EXPECT_FALSE(base.IsDue(now + RoundTripBase::kValid));
+  EXPECT_TRUE(base.IsDue(now + seconds(1) + RoundTripBase::kValid));
+  EXPECT_EQ(base.TimeAt(now + seconds(1) + RoundTripBase::kValid).count(), 0);
+  base.MeasureAt(now + seconds(3));
+  EXPECT_TRUE(base.IsDue(now + seconds(3)));
+}
+
+TEST(RoundTripProbe, ItEndsWithItsLastAnswerAndItsResultIsTheMedian) {
+  RoundTripProbe probe;
+  probe.Start(milliseconds(10), RoundTripProbe::TimePoint{seconds(1000)});
+  for (std::size_t answer = 1; answer <= RoundTripProbe::kAnswers; ++answer) {
+    ASSERT_TRUE(probe.running());
+    EXPECT_EQ(probe.Add(milliseconds(answer == 1 ? 9000 : answer)),
+              answer == RoundTripProbe::kAnswers);
+  }
+  EXPECT_FALSE(probe.running());
+  const RoundTripProbe::Result result = probe.TakeResult();
+  EXPECT_EQ(result.median, RoundTripProbe::Duration(milliseconds(10)));
+  EXPECT_EQ(result.quickest, RoundTripProbe::Duration(milliseconds(2)));
+}
+
+TEST(RoundTripProbe, WhatIsGivenUpInARowDoublesThePauseAndThePatienceUpToALimit) {
+  const RoundTripProbe::TimePoint now{seconds(1000)};
+  RoundTripProbe probe;
+  for (const int times : {1, 2, 4, 8, 8}) {
+    probe.Start(milliseconds(100), now);
+    EXPECT_EQ(std::chrono::round<milliseconds>(probe.until() - now), times * milliseconds(400));
+    EXPECT_EQ(probe.GiveUp(), times * RoundTripProbe::kAgain);
+  }
+  probe.Start(seconds(10), now);
+  EXPECT_EQ(probe.until(), now + RoundTripProbe::kLongest);
 }
 
 }  // namespace
