@@ -26,12 +26,34 @@ constexpr char kOtherTopic[] = "projects/p/topics/catalog.user.events";
 constexpr std::size_t kStreams = 25;
 const PublishScheduler::Options kSmall{.streams_per_channel = kStreams, .least_requests = 50};
 
-// A broker that answers each request after the round trip, or when it has answered those before: it
-// takes `per_second` of them. A connection has kStreams. There is always a message of every key.
+// When a broker answers a request: after the round trip, or when it has answered those before. It
+// takes `per_second` of them.
+class Way {
+ public:
+  Way(milliseconds round_trip, int per_second)
+      : round_trip(round_trip), service_time_(1'000'000 / per_second) {}
+
+  PublishScheduler::TimePoint AnswerAt(PublishScheduler::TimePoint now) {
+    free_at_ = std::max(free_at_, now) + service_time_;
+    const auto more =
+        std::uniform_int_distribution<int>(0, static_cast<int>(jitter.count() * 1000))(random_);
+    return std::max(free_at_, now + round_trip + microseconds(more));
+  }
+
+  milliseconds round_trip;
+  milliseconds jitter{0};  // it takes up to so much longer
+
+ private:
+  const microseconds service_time_;
+  PublishScheduler::TimePoint free_at_;
+  std::mt19937 random_{1};
+};
+
+// A broker that is far away. A connection has kStreams. There is always a message of every key.
 class FarBroker {
  public:
   FarBroker(World* world, int keys, milliseconds round_trip, int per_second = 10'000)
-      : round_trip(round_trip), world_(world), service_time_(1'000'000 / per_second) {
+      : way(round_trip, per_second), world_(world) {
     for (int key = 0; key < keys; ++key) Add("k" + std::to_string(key));
     world_->scheduler.Pump();
   }
@@ -96,8 +118,7 @@ class FarBroker {
     return at == connections_.end() ? 0 : at->second.streams + at->second.waiting.size();
   }
 
-  milliseconds round_trip;
-  milliseconds jitter{0};  // it takes up to so much longer
+  Way way;
   bool supply = true;
   int silent_channel = -1;  // answers nothing
   // In the last Run().
@@ -113,10 +134,7 @@ class FarBroker {
   void Begin(const Sent& request) {
     ++connections_[request.channel].streams;
     most_streams = std::max(most_streams, ++streams_);
-    free_at_ = std::max(free_at_, world_->now) + service_time_;
-    const auto more =
-        std::uniform_int_distribution<int>(0, static_cast<int>(jitter.count() * 1000))(random_);
-    answers_.emplace(std::max(free_at_, world_->now + round_trip + microseconds(more)), request);
+    answers_.emplace(way.AnswerAt(world_->now), request);
   }
 
   struct Connection {
@@ -125,10 +143,7 @@ class FarBroker {
   };
 
   World* const world_;
-  const microseconds service_time_;
-  std::mt19937 random_{1};
   std::uint64_t tag_ = 0;
-  PublishScheduler::TimePoint free_at_;
   std::multimap<PublishScheduler::TimePoint, Sent> answers_;
   std::map<int, Connection> connections_;
   std::size_t streams_ = 0;  // in use
@@ -397,7 +412,7 @@ TEST(PublishSchedulerFar, AFarBrokerHasAsManyRequestsAsItAnswersInARoundTrip) {
 TEST(PublishSchedulerFar, ARoundTripThatVariesDoesNotKeepRequestsBack) {
   World world(kSmall);
   FarBroker broker(&world, 3000, milliseconds(20));
-  broker.jitter = milliseconds(40);
+  broker.way.jitter = milliseconds(40);
   broker.Run(seconds(3));
   broker.Run(seconds(3));
   EXPECT_GE(broker.answered, 28'000u) << "of 30,000";
@@ -428,11 +443,11 @@ TEST(PublishSchedulerFar, ARoundTripThatHasChangedIsNoticedUnderLoad) {
   World world(kSmall);
   FarBroker broker(&world, 1000, milliseconds(5), 2'500);
   broker.Run(seconds(3));
-  broker.round_trip = milliseconds(100);
+  broker.way.round_trip = milliseconds(100);
   broker.Run(seconds(20));
   broker.Run(seconds(3));
   EXPECT_GE(broker.answered, 6'700u) << "of 7,500";
-  broker.round_trip = milliseconds(1);
+  broker.way.round_trip = milliseconds(1);
   broker.Run(seconds(18));
   broker.Run(seconds(1));
   EXPECT_LE(broker.most_streams, 75u);
