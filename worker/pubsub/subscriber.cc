@@ -1,30 +1,18 @@
 #include "worker/pubsub/subscriber.h"
 
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/support/byte_buffer.h>
-
 #include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
-#include <optional>
 #include <random>
-#include <string_view>
-#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
-#include "proto/rules/backoff.h"
-#include "proto/rules/error_class.h"
-#include "proto/rules/limits.h"
 #include "worker/pubsub/ack_batcher.h"
 #include "worker/pubsub/ack_results.h"
-#include "worker/pubsub/ack_wire.h"
+#include "worker/pubsub/ack_sender.h"
 #include "worker/pubsub/authorizer.h"
-#include "worker/pubsub/channel.h"
 #include "worker/pubsub/credentials.h"
 #include "worker/pubsub/event_loop.h"
+#include "worker/pubsub/held_messages.h"
 #include "worker/pubsub/key_gate.h"
 #include "worker/pubsub/lease_keeper.h"
 #include "worker/pubsub/pull_stream.h"
@@ -33,14 +21,6 @@ namespace postbox::pubsub {
 namespace {
 
 using Clock = EventLoop::Clock;
-
-constexpr std::chrono::seconds kAckTimeout{60};
-// An answer after LeaseKeeper::kMargin comes too late for the lease.
-constexpr std::chrono::seconds kModifyTimeout{10};
-constexpr std::chrono::seconds kKeepTryingAcks{600};
-constexpr int kModifyAttempts = 3;
-constexpr char kAcknowledgeMethod[] = "/google.pubsub.v1.Subscriber/Acknowledge";
-constexpr char kModifyMethod[] = "/google.pubsub.v1.Subscriber/ModifyAckDeadline";
 
 // Each subscriber has one, which it keeps when the stream is opened again: the service sends the
 // messages of an ordering key to one client.
@@ -54,15 +34,15 @@ std::string NewClientId() {
   return id;
 }
 
-// The part of the subscriber that lives on the loop's thread.
+// The part of the subscriber that lives on the loop's thread. It connects the stream, the messages
+// that it has brought, their leases and their acks.
 class SubscriberCore {
  public:
   SubscriberCore(EventLoop* loop, SubscriberOptions options, SubscriberCallbacks callbacks)
       : loop_(loop),
         options_(std::move(options)),
         callbacks_(std::move(callbacks)),
-        batcher_(options_.subscription,
-                 static_cast<size_t>(std::max<int64_t>(options_.max_outstanding_messages, 1))) {}
+        held_(options_.max_outstanding_messages, options_.max_outstanding_bytes) {}
 
   bool Start(std::string* error);
   void Ack(const std::vector<uint64_t>& handles);
@@ -74,57 +54,24 @@ class SubscriberCore {
   CredentialState Credential() const { return authorizer_->State(); }  // any thread
 
  private:
-  enum class State {
-    kReceipt,  // exactly-once delivery: waits until its receipt is confirmed
-    kWaiting,  // waits to be handed on
-    kInHand,   // with the consumer
-    kAcked,    // its ack is not settled yet
-    kNacked,   // its nack is not settled yet
-  };
-  struct Held : MessageIdentity {
-    State state = State::kWaiting;
-    bool handed_on = false;
-    uint64_t position = 0;  // in its key (key_gate.h), since it was handed on
-    int64_t bytes = 0;
-    Clock::time_point received;
-  };
-  using Messages = absl::flat_hash_map<uint64_t, Held>;  // by handle
-  struct AckCall {
-    std::unique_ptr<grpc::ClientContext> context;  // null: waits for a token
-    std::string authorization;
-    bool repeated = false;
-    AckRequest request;
-    grpc::ByteBuffer response;
-    grpc::Status status;
-    std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
-  };
+  using State = HeldMessage::State;
 
-  // One that arrived and was not handed on.
-  struct Incoming {
-    uint64_t handle = 0;
-    ReceivedMessage message;
-  };
-
+  void StartStream();
+  void StartAcks(std::unique_ptr<AckSender::Stub> stub);
   void OnResponse(PullResponse response, bool first);
   void HandOn();
-  bool FitsBudget(int64_t bytes) const;
-  void NackHeld(uint64_t handle, Held& held);
-  Held* TakeFromHand(uint64_t handle);
-  void Forget(Messages::iterator it, Settlement settlement);
+  void Pump();
 
-  static AckEntry Entry(uint64_t handle, const Held& held) {
-    return {.handle = handle, .ack_id = held.ack_id, .key = held.key, .block = held.block};
-  }
+  void AddAck(int deadline_seconds, uint64_t handle, const HeldMessage& held,
+              Clock::time_point now);
+  void NackHeld(uint64_t handle, HeldMessage* held);
+  void OnResult(uint64_t handle, int deadline_seconds, AckResult result);
+  void Forget(uint64_t handle, Settlement settlement);
+  void LoseWaiting(uint64_t handle);
+  void NoteReturned(const HeldMessage& held, AckResult result);
+
   // Whether the lease of a message is to be extended.
   bool NeedsLease(uint64_t handle) const;
-  void Pump();
-  void Send(AckRequest request);
-  void Begin(const std::shared_ptr<AckCall>& call, const Authorization& authorization);
-  void OnAnswer(const std::shared_ptr<AckCall>& call);
-  // Handles the result of one entry. True if the entry must be tried again.
-  bool Conclude(const AckRequest& request, AckEntry& entry, AckResult result);
-  void LoseWaiting(Messages::iterator it);
-  void NoteReturned(const Held& held, AckResult result);
   void ExtendLeases();
   void ArmLeaseTimer();
 
@@ -133,24 +80,15 @@ class SubscriberCore {
   const SubscriberCallbacks callbacks_;
   std::unique_ptr<Authorizer> authorizer_;
   std::unique_ptr<PullStream::Stub> stream_stub_;
-  std::unique_ptr<RenewedStub<grpc::GenericStub>> ack_stub_;
   std::unique_ptr<PullStream> stream_;
+  std::unique_ptr<AckSender> acks_;
 
   bool pulling_ = true;
-  bool exactly_once_ = false;
-  bool ordered_ = false;
-  uint64_t last_handle_ = 0;
-  Messages messages_;
-  std::deque<Incoming> incoming_;  // kReceipt and kWaiting, in order of arrival
-  int64_t in_hand_messages_ = 0;
-  int64_t in_hand_bytes_ = 0;
+  SubscriptionProperties properties_;
+  HeldMessages held_;
   KeyGate gate_;
-
   LeaseKeeper leases_;
   EventLoop::TimerId lease_timer_;
-  AckBatcher batcher_;
-  EventLoop::TimerId batch_timer_;
-  std::unordered_set<std::shared_ptr<AckCall>> calls_;
   std::function<void()> idle_;
 };
 
@@ -160,9 +98,31 @@ bool SubscriberCore::Start(std::string* error) {
   authorizer_ = std::make_unique<Authorizer>(loop_, std::move(credentials->tokens));
   // Acks have a separate channel, so that they do not wait behind messages that are not read yet.
   stream_stub_ = std::make_unique<PullStream::Stub>(options_.endpoint, credentials->channel, 0);
-  ack_stub_ =
-      std::make_unique<RenewedStub<grpc::GenericStub>>(options_.endpoint, credentials->channel, 1);
+  StartAcks(std::make_unique<AckSender::Stub>(options_.endpoint, credentials->channel, 1));
+  StartStream();
+  return true;
+}
 
+void SubscriberCore::StartAcks(std::unique_ptr<AckSender::Stub> stub) {
+  AckSender::Callbacks callbacks;
+  callbacks.is_held = [this](uint64_t handle) { return held_.Find(handle) != nullptr; };
+  callbacks.needs_lease = [this](uint64_t handle) { return NeedsLease(handle); };
+  callbacks.on_result = [this](uint64_t handle, int deadline_seconds, AckResult result) {
+    OnResult(handle, deadline_seconds, result);
+  };
+  callbacks.on_failure = [this](const std::string& text) {
+    if (callbacks_.on_ack_failure) callbacks_.on_ack_failure(text);
+  };
+  callbacks.on_answered = [this] { HandOn(); };
+  const auto outstanding = std::max<int64_t>(options_.max_outstanding_messages, 1);
+  acks_ =
+      std::make_unique<AckSender>(loop_, authorizer_.get(), std::move(stub),
+                                  AckSender::Options{options_.subscription, options_.quota_project,
+                                                     static_cast<size_t>(outstanding)},
+                                  std::move(callbacks));
+}
+
+void SubscriberCore::StartStream() {
   PullStream::Options stream;
   stream.first_request.set_subscription(options_.subscription);
   stream.first_request.set_client_id(NewClientId());
@@ -188,118 +148,71 @@ bool SubscriberCore::Start(std::string* error) {
   stream_ = std::make_unique<PullStream>(loop_, stream_stub_.get(), std::move(stream),
                                          std::move(callbacks));
   stream_->Start();
-  return true;
 }
 
 void SubscriberCore::OnResponse(PullResponse response, bool first) {
   const auto now = Clock::now();
   if (response.properties) {
-    exactly_once_ = response.properties->exactly_once;
-    ordered_ = response.properties->ordered;
-    leases_.set_exactly_once(exactly_once_);
-    batcher_.set_serial_per_key(exactly_once_);
-    if (!ordered_) gate_.Clear();
+    properties_ = *response.properties;
+    leases_.set_exactly_once(properties_.exactly_once);
+    acks_->batcher().set_serial_per_key(properties_.exactly_once);
+    if (!properties_.ordered) gate_.Clear();
   }
-  if (first && callbacks_.on_connected) callbacks_.on_connected(exactly_once_, ordered_);
+  const bool exactly_once = properties_.exactly_once;
+  if (first && callbacks_.on_connected) callbacks_.on_connected(exactly_once, properties_.ordered);
 
   const int extension = static_cast<int>(leases_.Extension().count());
   for (PulledMessage& pulled : response.messages) {
-    const uint64_t handle = ++last_handle_;
-    Held& held = messages_[handle];
-    static_cast<MessageIdentity&>(held) = std::move(pulled.identity);
-    held.bytes = pulled.bytes;
-    held.received = now;
+    const State state = !pulling_      ? State::kNacked
+                        : exactly_once ? State::kReceipt
+                                       : State::kWaiting;
+    const uint64_t handle = held_.Add(std::move(pulled), state, now);
     if (!pulling_) {
-      NackHeld(handle, held);
-      continue;
-    }
-    held.state = exactly_once_ ? State::kReceipt : State::kWaiting;
-    pulled.message.handle = handle;
-    incoming_.push_back({handle, std::move(pulled.message)});
-    if (exactly_once_) {
+      NackHeld(handle, held_.Find(handle));
+    } else if (exactly_once) {
       leases_.AddConfirmed(handle, now);
-      batcher_.Add(extension, Entry(handle, held), now);
+      AddAck(extension, handle, *held_.Find(handle), now);
     } else {
       leases_.Add(handle, now);
     }
   }
   // The messages cannot be handed on before their receipts are confirmed.
-  if (exactly_once_ || !pulling_) batcher_.Flush(now);
+  if (exactly_once || !pulling_) acks_->batcher().Flush(now);
   HandOn();
   ArmLeaseTimer();
 }
 
-bool SubscriberCore::FitsBudget(int64_t bytes) const {
-  return in_hand_messages_ == 0 || (in_hand_messages_ < options_.max_outstanding_messages &&
-                                    in_hand_bytes_ + bytes <= options_.max_outstanding_bytes);
-}
-
 void SubscriberCore::HandOn() {
-  const auto now = Clock::now();
-  bool full = false;
-  int64_t unconfirmed_bytes = 0;
-  // Keys with an earlier message that cannot be handed on yet.
-  absl::flat_hash_set<std::string_view> waits;
-  std::deque<Incoming> rest;
-  std::vector<ReceivedMessage> messages;
-  messages.reserve(incoming_.size());
-  while (!incoming_.empty()) {
-    Incoming next = std::move(incoming_.front());
-    incoming_.pop_front();
-    const uint64_t handle = next.handle;
-    Held& held = messages_.at(handle);
-    if (held.state == State::kReceipt || (!held.key.empty() && waits.contains(held.key))) {
-      unconfirmed_bytes += held.bytes;
-      waits.insert(held.key);
-      rest.push_back(std::move(next));
-    } else if (!FitsBudget(held.bytes)) {
-      full = true;
-      rest.push_back(std::move(next));
-      break;
-    } else if (ordered_ && (held.position = gate_.Admit(held.key, held.message_id, now)) == 0) {
-      NackHeld(handle, held);
-    } else {
-      held.state = State::kInHand;
-      held.handed_on = true;
-      ++in_hand_messages_;
-      in_hand_bytes_ += held.bytes;
-      messages.push_back(std::move(next.message));
-    }
-  }
-  incoming_.insert(incoming_.begin(), std::make_move_iterator(rest.begin()),
-                   std::make_move_iterator(rest.end()));
-  if (!messages.empty()) callbacks_.on_messages(std::move(messages));
-  full = full || unconfirmed_bytes >= std::max<int64_t>(options_.max_outstanding_bytes, 1) ||
-         static_cast<int64_t>(incoming_.size()) >=
-             std::max<int64_t>(options_.max_outstanding_messages, 1);
-  stream_->PauseReading(full);
+  HeldMessages::Ready ready = held_.TakeReady(properties_.ordered ? &gate_ : nullptr, Clock::now());
+  for (const uint64_t handle : ready.turned_away) NackHeld(handle, held_.Find(handle));
+  if (!ready.messages.empty()) callbacks_.on_messages(std::move(ready.messages));
+  stream_->PauseReading(ready.full);
   Pump();
 }
 
-void SubscriberCore::NackHeld(uint64_t handle, Held& held) {
-  held.state = State::kNacked;
-  leases_.Remove(handle);
-  batcher_.Add(0, Entry(handle, held), Clock::now());
+void SubscriberCore::AddAck(int deadline_seconds, uint64_t handle, const HeldMessage& held,
+                            Clock::time_point now) {
+  acks_->batcher().Add(
+      deadline_seconds,
+      {.handle = handle, .ack_id = held.ack_id, .key = held.key, .block = held.block}, now);
 }
 
-// Null if the message is not with the consumer.
-SubscriberCore::Held* SubscriberCore::TakeFromHand(uint64_t handle) {
-  auto it = messages_.find(handle);
-  if (it == messages_.end() || it->second.state != State::kInHand) return nullptr;
-  --in_hand_messages_;
-  in_hand_bytes_ -= it->second.bytes;
-  return &it->second;
+void SubscriberCore::NackHeld(uint64_t handle, HeldMessage* held) {
+  held->state = State::kNacked;
+  leases_.Remove(handle);
+  AddAck(0, handle, *held, Clock::now());
 }
 
 void SubscriberCore::Ack(const std::vector<uint64_t>& handles) {
   const auto now = Clock::now();
   for (uint64_t handle : handles) {
-    Held* held = TakeFromHand(handle);
+    HeldMessage* held = held_.TakeFromHand(handle);
     if (held == nullptr) continue;
     held->state = State::kAcked;
     leases_.Record(held->received, now);
-    if (!exactly_once_) leases_.Remove(handle);  // its lease is not extended any more
-    batcher_.Add(AckRequest::kAcknowledge, Entry(handle, *held), now);
+    // Its lease is not extended any more.
+    if (!properties_.exactly_once) leases_.Remove(handle);
+    AddAck(AckRequest::kAcknowledge, handle, *held, now);
   }
   HandOn();
 }
@@ -308,151 +221,64 @@ void SubscriberCore::Nack(const std::vector<uint64_t>& handles) {
   const auto now = Clock::now();
   // All keys are closed before anything is handed on.
   for (uint64_t handle : handles) {
-    Held* held = TakeFromHand(handle);
+    HeldMessage* held = held_.TakeFromHand(handle);
     if (held == nullptr) continue;
-    if (ordered_) gate_.GiveBack(held->key, held->message_id, held->position, now);
-    NackHeld(handle, *held);
+    if (properties_.ordered) gate_.GiveBack(held->key, held->message_id, held->position, now);
+    NackHeld(handle, held);
   }
   HandOn();
 }
 
-void SubscriberCore::Forget(Messages::iterator it, Settlement settlement) {
-  const uint64_t handle = it->first;
-  const bool handed_on = it->second.handed_on;
+void SubscriberCore::Forget(uint64_t handle, Settlement settlement) {
+  const bool handed_on = held_.Find(handle)->handed_on;
   leases_.Remove(handle);
-  messages_.erase(it);
+  held_.Remove(handle);
   if (handed_on && callbacks_.on_settled) callbacks_.on_settled(handle, settlement);
 }
 
 void SubscriberCore::Pump() {
-  const auto now = Clock::now();
-  while (auto request = batcher_.Take(now)) Send(std::move(*request));
-  loop_->Cancel(batch_timer_);
-  batch_timer_ = {};
-  if (auto due = batcher_.NextDue()) {
-    batch_timer_ = loop_->After(*due - now, [this] { Pump(); });
-  }
-  if (idle_ && messages_.empty() && calls_.empty()) idle_();
+  acks_->Pump();
+  if (idle_ && held_.empty() && acks_->idle()) idle_();
 }
 
 bool SubscriberCore::NeedsLease(uint64_t handle) const {
-  const auto it = messages_.find(handle);
-  return it != messages_.end() && it->second.state != State::kNacked &&
-         (it->second.state != State::kAcked || exactly_once_);
+  const HeldMessage* held = held_.Find(handle);
+  return held != nullptr && held->state != State::kNacked &&
+         (held->state != State::kAcked || properties_.exactly_once);
 }
 
-void SubscriberCore::Send(AckRequest request) {
-  if (request.deadline_seconds > 0) {
-    // Drops the leases of messages that were settled while the request was gathered.
-    std::erase_if(request.entries,
-                  [this](const AckEntry& entry) { return !NeedsLease(entry.handle); });
-    if (request.entries.empty()) return;
-  }
-  auto call = std::make_shared<AckCall>();
-  call->request = std::move(request);
-  calls_.insert(call);
-  authorizer_->WhenReady([this, call](const Authorization& answer) { Begin(call, answer); });
-}
-
-void SubscriberCore::Begin(const std::shared_ptr<AckCall>& call,
-                           const Authorization& authorization) {
-  if (authorization.code != kOk) {
-    call->status =
-        grpc::Status(static_cast<grpc::StatusCode>(authorization.code), authorization.error);
-    return loop_->Post([this, call] { OnAnswer(call); });
-  }
-  const AckRequest& request = call->request;
-  call->authorization = authorization.header;
-  call->context = std::make_unique<grpc::ClientContext>();
-  AddHeaders(call->context.get(), RouteHeader("subscription", options_.subscription),
-             options_.quota_project.empty() ? authorization.quota_project : options_.quota_project,
-             call->authorization);
-  call->context->set_deadline(std::chrono::system_clock::now() +
-                              (request.is_ack() ? kAckTimeout : kModifyTimeout));
-  const grpc::Slice message(EncodeAckRequest(options_.subscription, request));
-  call->reader = ack_stub_->Get()->PrepareUnaryCall(
-      call->context.get(), request.is_ack() ? kAcknowledgeMethod : kModifyMethod,
-      grpc::ByteBuffer(&message, 1), loop_->completion_queue());
-  call->reader->StartCall();
-  call->reader->Finish(&call->response, &call->status,
-                       loop_->Tag([this, call](bool) { OnAnswer(call); }));
-}
-
-void SubscriberCore::OnAnswer(const std::shared_ptr<AckCall>& call) {
-  const bool refused = authorizer_->Refused(call->authorization, call->status.error_code(),
-                                            call->status.error_message());
-  if (refused && !std::exchange(call->repeated, true)) {
-    call->reader.reset();
-    call->context.reset();
-    return authorizer_->WhenReady(
-        [this, call](const Authorization& answer) { Begin(call, answer); });
-  }
-  calls_.erase(call);
-  AckRequest& request = call->request;
-  batcher_.Finished(request, Clock::now());
-  const auto results = AckResults(call->status, request.entries);
-  std::vector<AckEntry> again;
-  for (size_t i = 0; i < request.entries.size(); ++i) {
-    if (Conclude(request, request.entries[i], results[i])) {
-      again.push_back(std::move(request.entries[i]));
-    }
-  }
-  batcher_.Retry(request.deadline_seconds, std::move(again), Clock::now());
-  if (!call->status.ok() && call->status.error_details().empty() && callbacks_.on_ack_failure) {
-    callbacks_.on_ack_failure(
-        std::string(request.is_ack() ? "Acknowledge: " : "ModifyAckDeadline: ") +
-        StatusText(call->status.error_code(), call->status.error_message()));
-  }
-  HandOn();
-}
-
-bool SubscriberCore::Conclude(const AckRequest& request, AckEntry& entry, AckResult result) {
-  auto it = messages_.find(entry.handle);
-  if (it == messages_.end()) return false;
-  Held& held = it->second;
-  const bool settles = request.deadline_seconds <= 0;
-
-  if (result == AckResult::kTransient) {
-    const auto now = Clock::now();
-    const bool try_again = request.is_ack() ? now - entry.first_sent < kKeepTryingAcks
-                                            : entry.attempts < kModifyAttempts;
-    if (try_again) {
-      entry.not_before = now + BackoffDelay(kAckBackoff, entry.attempts, JitterRandom());
-      return true;
-    }
-  }
-  if (settles) {
-    if (ordered_ && held.state == State::kNacked) NoteReturned(held, result);
-    Forget(it, result == AckResult::kSuccess ? Settlement::kDone : Settlement::kFailed);
+void SubscriberCore::OnResult(uint64_t handle, int deadline_seconds, AckResult result) {
+  HeldMessage* held = held_.Find(handle);
+  if (held == nullptr) return;
+  if (deadline_seconds <= 0) {
+    if (properties_.ordered && held->state == State::kNacked) NoteReturned(*held, result);
+    Forget(handle, result == AckResult::kSuccess ? Settlement::kDone : Settlement::kFailed);
   } else if (result == AckResult::kSuccess) {
-    if (held.state == State::kReceipt) held.state = State::kWaiting;
-  } else if (held.state == State::kReceipt) {
+    if (held->state == State::kReceipt) held->state = State::kWaiting;
+  } else if (held->state == State::kReceipt) {
     // Another client may have the message by now. It is delivered again, and after it the messages
     // that follow it in its key.
-    LoseWaiting(it);
-  } else if (result == AckResult::kPermanent && exactly_once_) {
-    leases_.Remove(
-        entry
-            .handle);  // the lease is lost; the ack will fail, and the inbox recognizes the message
+    LoseWaiting(handle);
+  } else if (result == AckResult::kPermanent && properties_.exactly_once) {
+    // The lease is lost; the ack will fail, and the inbox recognizes the message.
+    leases_.Remove(handle);
   }
-  return false;
 }
 
 // The lease of a message that was not handed on yet is lost. The messages that follow it in its key
 // must not be handed on before it is delivered again.
-void SubscriberCore::LoseWaiting(Messages::iterator it) {
-  const Held& held = it->second;
-  std::erase_if(incoming_, [&](const Incoming& one) { return one.handle == it->first; });
-  if (ordered_) {
+void SubscriberCore::LoseWaiting(uint64_t handle) {
+  if (properties_.ordered) {
+    const HeldMessage& held = *held_.Find(handle);
     gate_.GiveBack(held.key, held.message_id, held.position, Clock::now());
     gate_.Returned(held.key, held.message_id);
   }
-  Forget(it, Settlement::kFailed);
+  Forget(handle, Settlement::kFailed);
 }
 
 // After an ack id that is no longer valid the service has the message back, too. If the nack did
 // not reach the service, it has it when the lease is over.
-void SubscriberCore::NoteReturned(const Held& held, AckResult result) {
+void SubscriberCore::NoteReturned(const HeldMessage& held, AckResult result) {
   if (result != AckResult::kTransient) return gate_.Returned(held.key, held.message_id);
   loop_->After(LeaseKeeper::kMaxExtension,
                [this, key = std::string(held.key), id = std::string(held.message_id)] {
@@ -474,12 +300,11 @@ void SubscriberCore::ExtendLeases() {
   LeaseKeeper::Due due =
       leases_.TakeDue(now, [this](uint64_t handle) { return NeedsLease(handle); });
   for (uint64_t handle : due.extend) {
-    batcher_.Add(extension, Entry(handle, messages_.at(handle)), now);
+    AddAck(extension, handle, *held_.Find(handle), now);
   }
   for (uint64_t handle : due.give_up) {
     // A message that the consumer has in hand stays there, without a lease.
-    const auto it = messages_.find(handle);
-    if (!it->second.handed_on) LoseWaiting(it);
+    if (!held_.Find(handle)->handed_on) LoseWaiting(handle);
   }
   Pump();
   ArmLeaseTimer();
@@ -489,31 +314,23 @@ void SubscriberCore::StopPulling() {
   if (!pulling_) return;
   pulling_ = false;
   stream_->Close();
-  for (const Incoming& one : incoming_) NackHeld(one.handle, messages_.at(one.handle));
-  incoming_.clear();
-  batcher_.Flush(Clock::now());
+  for (const uint64_t handle : held_.TakeIncoming()) NackHeld(handle, held_.Find(handle));
+  acks_->batcher().Flush(Clock::now());
   Pump();
 }
 
 void SubscriberCore::Finish(std::function<void()> idle) {
   StopPulling();
-  std::vector<uint64_t> in_hand;
-  for (const auto& [handle, held] : messages_) {
-    if (held.state == State::kInHand) in_hand.push_back(handle);
-  }
-  std::sort(in_hand.begin(), in_hand.end());
-  Nack(in_hand);
+  Nack(held_.InHand());
   idle_ = std::move(idle);
-  batcher_.Flush(Clock::now());
+  acks_->batcher().Flush(Clock::now());
   Pump();
 }
 
 void SubscriberCore::CancelAll() {
   idle_ = nullptr;
   stream_->Abort();
-  for (const auto& call : calls_) {
-    if (call->context != nullptr) call->context->TryCancel();
-  }
+  acks_->Cancel();
 }
 
 class SubscriberImpl final : public Subscriber {
