@@ -66,7 +66,8 @@ class Room:
 RULES, PROTO = 'proto/rules', 'proto'
 BASE, SHARED, SERVER_ROOM = 'extension/base', 'extension/shared', 'extension/server'
 PUBLISHER, PUBLISHER_BASE, POLICY = 'worker/publisher', 'worker/publisher/base', 'worker/publisher/policy'
-WORKER_BASE, PUBSUB, PULLER = 'worker/base', 'worker/pubsub', 'worker/puller'
+WORKER_BASE, PULLER = 'worker/base', 'worker/puller'
+PUBSUB, AUTH, PUBLISH, PULL = 'worker/pubsub', 'worker/pubsub/auth', 'worker/pubsub/publish', 'worker/pubsub/pull'
 EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 PROVISION, COMPLETION = 'worker/cli/provision', 'worker/cli/completion'
@@ -79,19 +80,22 @@ ROOMS = {
     SERVER_ROOM: Room((SHARED, BASE, RULES), ('server',)),
     'extension/outbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
     'extension/inbox': Room((SERVER_ROOM, SHARED, BASE, RULES), ('server',)),
-    PUBLISHER_BASE: Room((BASE, SHARED, RULES, PUBSUB), ('server',), (PUBSUB,)),
+    PUBLISHER_BASE: Room((BASE, SHARED, RULES, AUTH, PUBLISH), ('server',), (AUTH, PUBLISH)),
     f'{PUBLISHER}/log': Room((POLICY, PUBLISHER_BASE, BASE, SHARED), ('server',)),
     f'{PUBLISHER}/table': Room((POLICY, PUBLISHER_BASE, BASE, SHARED), ('server',)),
     POLICY: Room((RULES,)),
-    PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', POLICY, PUBLISHER_BASE, BASE, SHARED, RULES, PUBSUB),
-                    ('server', 'system'), (PUBSUB,)),
+    PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', POLICY, PUBLISHER_BASE, BASE, SHARED, RULES, PUBLISH),
+                    ('server', 'system'), (PUBLISH,)),
     WORKER_BASE: Room((), ('system',)),
-    PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'curl', 'system')),
-    PULLER: Room((WORKER_BASE, PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
+    PUBSUB: Room((RULES,), ('gRPC', 'abseil', 'curl', 'system')),
+    AUTH: Room((PUBSUB, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
+    PUBLISH: Room((PUBSUB, AUTH, RULES, PROTO), ('gRPC', 'abseil', 'system')),
+    PULL: Room((PUBSUB, AUTH, RULES, PROTO), ('gRPC', 'abseil')),
+    PULLER: Room((WORKER_BASE, AUTH, PUBLISH, PULL, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
     STORE: Room((WORKER_BASE,), ('abseil', 'SQLite', 'system')),
     SCHEMA: Room((PROTO, RULES), ('gRPC', 'abseil', 'json')),
     EMULATOR: Room((SCHEMA, STORE, WORKER_BASE, PROTO), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
-    CLI_BASE: Room((WORKER_BASE, PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
+    CLI_BASE: Room((WORKER_BASE, PULLER, PUBSUB, AUTH, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
     ADMIN: Room((WORKER_BASE, CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
     PROVISION: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'YAML', 'system')),
@@ -106,8 +110,8 @@ ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 MODULES = {
     'postbox.so': (RULES, BASE, SHARED, SERVER_ROOM, 'extension/outbox', 'extension/inbox'),
     'postbox_worker.so': (RULES, BASE, SHARED, POLICY, PUBLISHER_BASE, f'{PUBLISHER}/log', f'{PUBLISHER}/table', PUBLISHER,
-                          PUBSUB),
-    'postbox': (RULES, WORKER_BASE, PUBSUB, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
+                          PUBSUB, AUTH, PUBLISH, PULL),
+    'postbox': (RULES, WORKER_BASE, PUBSUB, AUTH, PUBLISH, PULL, PULLER, SCHEMA, STORE, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION,
                 COMPLETION, 'worker/cli'),
 }
 

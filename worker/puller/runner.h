@@ -43,7 +43,7 @@
 #include <vector>
 
 #include "proto/rules/backoff.h"
-#include "worker/pubsub/subscriber.h"
+#include "worker/pubsub/pull/subscriber.h"
 #include "worker/puller/apply_gate.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/batch_timer.h"
