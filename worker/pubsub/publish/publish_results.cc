@@ -36,15 +36,13 @@ void PublishResults::Published(OutgoingQueue* queue, const OutgoingBatch& batch)
   if (queue->cancelling) Stop(queue, PublishStatus::kUnknown, kNotSent);
 }
 
-bool PublishResults::RefuseAdded(OutgoingQueue* queue, OutgoingMessage* message) {
+void PublishResults::Refuse(OutgoingQueue* queue, OutgoingMessage* message) {
   if (queue->failed) {
     Deliver(queue, message, PublishStatus::kBehind,
             "an earlier message of its key was not published");
-    return true;
+  } else {
+    host_->Deliver(message, queue);
   }
-  if (queue->keyed() || message->status != PublishStatus::kRejected) return false;
-  host_->Deliver(message, queue);
-  return true;
 }
 
 void PublishResults::RejectNext(OutgoingQueue* queue) {

@@ -28,7 +28,12 @@ class PublishResults {
   void Published(OutgoingQueue* queue, const OutgoingBatch& batch);
   // Whether a message that is added must not be sent and need not wait for others; then it has its
   // result.
-  bool RefuseAdded(OutgoingQueue* queue, OutgoingMessage* message);
+  bool RefuseAdded(OutgoingQueue* queue, OutgoingMessage* message) {
+    const bool refused =
+        queue->failed || (!queue->keyed() && message->status == PublishStatus::kRejected);
+    if (refused) Refuse(queue, message);
+    return refused;
+  }
   // The message that is next is rejected.
   void RejectNext(OutgoingQueue* queue);
   void Fail(OutgoingQueue* queue, const OutgoingBatch& batch, PublishStatus status,
@@ -43,6 +48,7 @@ class PublishResults {
   void GiveUp(OutgoingQueue* queue, const OutgoingBatch& batch);
 
  private:
+  void Refuse(OutgoingQueue* queue, OutgoingMessage* message);
   void Deliver(OutgoingQueue* queue, OutgoingMessage* message, PublishStatus status,
                const std::string& error);
   std::string GaveUp(const OutgoingBatch& batch) const;
