@@ -13,7 +13,7 @@ from harness import say, wait_until
 MAX_OUTSTANDING = 20_000  # postbox.max_outstanding_messages
 # Requests a connection of the bare loop: as many as it has streams, or as many again that wait for one in gRPC.
 EACH_CONNECTION = (100, 200)
-# worker/pubsub/publish_scheduler.h: the most requests at once where nothing is far away, with and without ordering keys.
+# worker/pubsub/publish/publish_scheduler.h: the most requests at once where nothing is far away, with and without ordering keys.
 NEAR_REQUESTS = 200
 KEYLESS_REQUESTS = 8
 BACKLOG_STEP = 1_000  # events of a transaction: services write their backlog in small ones

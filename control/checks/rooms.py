@@ -69,7 +69,9 @@ LIFECYCLE, REGISTRY = 'extension/lifecycle', 'extension/registry'
 EMIT, APPLY = 'extension/emit', 'extension/apply'
 PUBLISHER, PUBLISHER_BASE, POLICY = 'worker/publisher', 'worker/publisher/base', 'worker/publisher/policy'
 DELIVERY = 'worker/publisher/delivery'
-WORKER_BASE, PUBSUB, PULLER = 'worker/base', 'worker/pubsub', 'worker/puller'
+WORKER_BASE, PULLER = 'worker/base', 'worker/puller'
+PUBSUB, PUBLISH, PULL = 'worker/pubsub', 'worker/pubsub/publish', 'worker/pubsub/pull'
+CLIENT_AUTH = 'worker/pubsub/auth'
 EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 AUTH, BROKER = 'worker/emulator/auth', 'worker/emulator/broker'
 REQUEST_RULES, SUBSCRIPTION = 'worker/emulator/rules', 'worker/emulator/subscription'
@@ -86,17 +88,21 @@ ROOMS = {
     REGISTRY: Room((LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
     EMIT: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
     APPLY: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
-    PUBLISHER_BASE: Room((BASE, TRUST, SHARED, RULES, PUBSUB), ('server',), (PUBSUB,)),
+    PUBLISHER_BASE: Room((BASE, TRUST, SHARED, RULES, CLIENT_AUTH, PUBLISH), ('server',), (CLIENT_AUTH, PUBLISH)),
     DELIVERY: Room((POLICY, PUBLISHER_BASE, BASE, SHARED, RULES), ('server',)),
     f'{PUBLISHER}/log': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED), ('server',)),
     f'{PUBLISHER}/table': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED), ('server',)),
     POLICY: Room((RULES,)),
     PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED, RULES,
-                     PUBSUB),
-                    ('server', 'system'), (PUBSUB,)),
+                     PUBLISH),
+                    ('server', 'system'), (PUBLISH,)),
     WORKER_BASE: Room((), ('system',)),
-    PUBSUB: Room((PROTO, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'curl', 'system')),
-    PULLER: Room((WORKER_BASE, PUBSUB, PROTO, RULES), ('libpq', 'spdlog', 'json', 'system', 'systemd')),
+    PUBSUB: Room((RULES,), ('gRPC', 'abseil', 'curl', 'system')),
+    CLIENT_AUTH: Room((PUBSUB, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
+    PUBLISH: Room((PUBSUB, CLIENT_AUTH, RULES, PROTO), ('gRPC', 'abseil', 'system')),
+    PULL: Room((PUBSUB, CLIENT_AUTH, RULES, PROTO), ('gRPC', 'abseil')),
+    PULLER: Room((WORKER_BASE, CLIENT_AUTH, PUBLISH, PULL, PROTO, RULES),
+                 ('libpq', 'spdlog', 'json', 'system', 'systemd')),
     STORE: Room((WORKER_BASE,), ('abseil', 'SQLite', 'system')),
     REQUEST_RULES: Room((PROTO,), ('gRPC', 'abseil')),
     SCHEMA: Room((REQUEST_RULES, PROTO, RULES), ('gRPC', 'abseil', 'json')),
@@ -105,7 +111,7 @@ ROOMS = {
     BROKER: Room((SUBSCRIPTION, SCHEMA, REQUEST_RULES, STORE, AUTH, PROTO), ('gRPC', 'abseil')),
     EMULATOR: Room((BROKER, SUBSCRIPTION, REQUEST_RULES, AUTH, WORKER_BASE, PROTO),
                    ('gRPC', 'abseil', 'OpenSSL', 'system')),
-    CLI_BASE: Room((WORKER_BASE, PULLER, PUBSUB, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
+    CLI_BASE: Room((WORKER_BASE, PULLER, PUBSUB, CLIENT_AUTH, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
     ADMIN: Room((WORKER_BASE, CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
     PROVISION: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'YAML', 'system')),
@@ -120,9 +126,9 @@ ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 MODULES = {
     'postbox.so': (RULES, BASE, TRUST, SHARED, LIFECYCLE, REGISTRY, EMIT, APPLY),
     'postbox_worker.so': (RULES, BASE, TRUST, SHARED, POLICY, PUBLISHER_BASE, DELIVERY, f'{PUBLISHER}/log',
-                          f'{PUBLISHER}/table', PUBLISHER, PUBSUB),
-    'postbox': (RULES, WORKER_BASE, PUBSUB, PULLER, REQUEST_RULES, SCHEMA, STORE, SUBSCRIPTION, AUTH, BROKER,
-                EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, 'worker/cli'),
+                          f'{PUBLISHER}/table', PUBLISHER, PUBSUB, CLIENT_AUTH, PUBLISH, PULL),
+    'postbox': (RULES, WORKER_BASE, PUBSUB, CLIENT_AUTH, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
+                SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, 'worker/cli'),
 }
 
 

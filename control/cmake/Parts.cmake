@@ -99,7 +99,8 @@ target_link_libraries(postbox_base PUBLIC postbox_warnings Threads::Threads)
 
 # The parsers of bytes from outside and the emulator's broker know messages but no gRPC. What stands apart is compiled quickly:
 # the fuzz targets are built of it, with sanitizers.
-set(plain pubsub/ack_results pubsub/ack_wire pubsub/credentials_file pubsub/http_client pubsub/message_wire pubsub/outgoing_message pubsub/pull_wire puller/received_event emulator/faults emulator/auth/access)
+set(plain pubsub/http_client pubsub/auth/credentials_file pubsub/publish/message_wire pubsub/publish/outgoing_message pubsub/pull/ack_results pubsub/pull/ack_wire pubsub/pull/pull_wire
+    puller/received_event emulator/faults emulator/auth/access)
 list(TRANSFORM plain PREPEND ${CMAKE_SOURCE_DIR}/worker/)
 list(TRANSFORM plain APPEND .cc)
 sources(parts worker/emulator/rules worker/emulator/schema worker/emulator/store worker/emulator/subscription worker/emulator/broker)
@@ -116,7 +117,8 @@ function(part name rooms)
   add_library(${name} STATIC ${files})
   target_link_libraries(${name} PUBLIC postbox_warnings ${ARGN})
 endfunction()
-part(postbox_pubsub worker/pubsub postbox_plain postbox_proto absl::flat_hash_map absl::strings absl::synchronization absl::time OpenSSL::Crypto
+set(pubsub_rooms worker/pubsub worker/pubsub/auth worker/pubsub/publish worker/pubsub/pull)
+part(postbox_pubsub "${pubsub_rooms}" postbox_plain postbox_proto absl::flat_hash_map absl::strings absl::synchronization absl::time OpenSSL::Crypto
      Threads::Threads)
 if(POSTBOX_UNITED)
   target_compile_options(postbox_pubsub PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)  # an Impl of types that no other file sees, in a file that is included

@@ -52,7 +52,7 @@ add_custom_target(unit_tests)
 unit_test(rules_test ROOMS proto/rules)
 unit_test(extension_test ROOMS extension/apply)
 unit_test(base_test ROOMS worker/base LINK postbox_base)
-unit_test(pubsub_test ROOMS worker/pubsub LINK postbox_pubsub)
+unit_test(pubsub_test ROOMS ${pubsub_rooms} LINK postbox_pubsub)
 unit_test(emulator_test ROOMS worker/emulator worker/emulator/rules worker/emulator/schema worker/emulator/store worker/emulator/subscription
           worker/emulator/auth worker/emulator/broker LINK postbox_emulator)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)

@@ -2,8 +2,8 @@
 // their parts.
 //
 // Plain header: standard library only. The check at emit, the batching of the publisher and the
-// encoder (worker/pubsub/message_wire.h) must agree on sizes and use it. The test of the encoder
-// compares it with the generated class.
+// encoder (worker/pubsub/publish/message_wire.h) must agree on sizes and use it. The test of the
+// encoder compares it with the generated class.
 //
 // The format of a field is its tag, its length as a varint, and its bytes. All fields used here
 // have a number below 16, so their tags are one byte. Empty strings are left out, except in a map

@@ -1,6 +1,6 @@
 // What a failed acknowledgement says of each id, in status details of any bytes and in well-formed
 // ones.
-#include "worker/pubsub/ack_results.h"
+#include "worker/pubsub/pull/ack_results.h"
 
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"

@@ -5,7 +5,7 @@
 
 #include "proto/rules/utf8.h"
 #include "tests/fuzz/fuzz.h"
-#include "worker/pubsub/credentials_file.h"
+#include "worker/pubsub/auth/credentials_file.h"
 
 using postbox::fuzz::Input;
 

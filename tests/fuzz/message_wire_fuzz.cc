@@ -1,7 +1,7 @@
 // Messages in wire format: what the publisher writes is what protobuf's own parser reads, of the
 // size that was reckoned; what passes the check passes the emulator's; and the ids of a response
 // are counted as protobuf counts them; and what a stream brings is read as protobuf reads it.
-#include "worker/pubsub/message_wire.h"
+#include "worker/pubsub/publish/message_wire.h"
 
 #include <algorithm>
 #include <vector>
@@ -12,8 +12,8 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/quiet_protobuf.h"
 #include "worker/emulator/rules/validation.h"
-#include "worker/pubsub/outgoing_message.h"
-#include "worker/pubsub/pull_wire.h"
+#include "worker/pubsub/publish/outgoing_message.h"
+#include "worker/pubsub/pull/pull_wire.h"
 
 using postbox::fuzz::Input;
 namespace rules = postbox::pubsub;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "worker/publisher/base/credential_choice.h"
-#include "worker/pubsub/publisher.h"
+#include "worker/pubsub/publish/publisher.h"
 
 namespace postbox::publisher {
 

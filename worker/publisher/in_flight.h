@@ -16,7 +16,7 @@
 
 #include "worker/publisher/base/claimed_event.h"
 #include "worker/publisher/standby_queue_logic.h"
-#include "worker/pubsub/publisher.h"
+#include "worker/pubsub/publish/publisher.h"
 
 namespace postbox::publisher {
 

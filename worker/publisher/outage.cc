@@ -4,7 +4,7 @@
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/scale.h"
-#include "worker/pubsub/topic_health.h"
+#include "worker/pubsub/publish/topic_health.h"
 
 namespace postbox::publisher {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "worker/pubsub/outgoing_message.h"
+#include "worker/pubsub/publish/outgoing_message.h"
 
 namespace postbox::publisher {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "proto/rules/endpoint.h"
-#include "worker/pubsub/credential_spec.h"
+#include "worker/pubsub/auth/credential_spec.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/database.h"
 #include "worker/puller/pull.h"

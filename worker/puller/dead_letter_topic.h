@@ -22,7 +22,7 @@
 #include <thread>
 #include <unordered_map>
 
-#include "worker/pubsub/publisher.h"
+#include "worker/pubsub/publish/publisher.h"
 #include "worker/puller/key_queues.h"
 
 namespace postbox::puller {

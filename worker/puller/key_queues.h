@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/pubsub/subscriber.h"
+#include "worker/pubsub/pull/subscriber.h"
 #include "worker/puller/received_event.h"
 
 namespace postbox::puller {

@@ -31,7 +31,7 @@
 #include <string>
 #include <string_view>
 
-#include "worker/pubsub/subscriber.h"
+#include "worker/pubsub/pull/subscriber.h"
 
 namespace postbox::puller {
 

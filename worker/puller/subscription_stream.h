@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/pubsub/subscriber.h"
+#include "worker/pubsub/pull/subscriber.h"
 #include "worker/puller/config.h"
 #include "worker/puller/pull_status.h"
 

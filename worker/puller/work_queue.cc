@@ -94,7 +94,7 @@ void WorkQueue::ReportDone(const Applier& applier) {
   schedule_.Done(applier.session, Step::kReport);
 }
 
-std::vector<HeldMessages::Letter> WorkQueue::Applied(const Applier& applier,
+std::vector<HeldDeliveries::Letter> WorkQueue::Applied(const Applier& applier,
                                                      const std::vector<Disposition>& dispositions,
                                                      std::vector<Delivery>* batch) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -104,7 +104,7 @@ std::vector<HeldMessages::Letter> WorkQueue::Applied(const Applier& applier,
   return letters;
 }
 
-std::optional<std::chrono::milliseconds> WorkQueue::LetterDone(HeldMessages::Letter letter) {
+std::optional<std::chrono::milliseconds> WorkQueue::LetterDone(HeldDeliveries::Letter letter) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto now = Clock::now();
   const std::string error = letter.error;

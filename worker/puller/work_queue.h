@@ -1,4 +1,4 @@
-// What the threads of a subscription share: the messages that it holds (held_messages.h), what the
+// What the threads of a subscription share: the messages that it holds (held_deliveries.h), what the
 // appliers do next (applier_schedule.h), and when it ends (end_times.h).
 //
 //     I/O thread                 appliers                      dead-letter topic
@@ -34,7 +34,7 @@
 
 #include "worker/puller/applier_schedule.h"
 #include "worker/puller/end_times.h"
-#include "worker/puller/held_messages.h"
+#include "worker/puller/held_deliveries.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/paced_inbox.h"
 #include "worker/puller/pull_status.h"
@@ -76,11 +76,11 @@ class WorkQueue {
   void ConnectDone(Applier* applier, bool connected, const std::string& error);
   void ReportDone(const Applier& applier);
   // Moves the unsettled messages out of its batch. Returns those for the dead-letter topic.
-  std::vector<HeldMessages::Letter> Applied(const Applier& applier,
+  std::vector<HeldDeliveries::Letter> Applied(const Applier& applier,
                                             const std::vector<Disposition>& dispositions,
                                             std::vector<Delivery>* batch);
   // The topic has taken a letter, or not. Returns the delay before it is tried again.
-  std::optional<std::chrono::milliseconds> LetterDone(HeldMessages::Letter letter);
+  std::optional<std::chrono::milliseconds> LetterDone(HeldDeliveries::Letter letter);
 
   // The status, the gate, or what other subscriptions need has changed: appliers that wait look
   // again. One that is about to wait has seen the change, or is woken by it.
@@ -102,7 +102,7 @@ class WorkQueue {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  HeldMessages held_;
+  HeldDeliveries held_;
   ApplierSchedule schedule_;
   EndTimes end_times_;
   bool stopping_ = false;

@@ -3,8 +3,8 @@
 #include <iterator>
 #include <utility>
 
+#include "worker/pubsub/auth/credentials.h"
 #include "worker/pubsub/channel.h"
-#include "worker/pubsub/credentials.h"
 
 namespace postbox::cli {
 namespace {

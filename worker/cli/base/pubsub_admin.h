@@ -14,7 +14,7 @@
 #include "google/pubsub/v1/pubsub.grpc.pb.h"
 #include "google/pubsub/v1/schema.grpc.pb.h"
 #include "proto/rules/endpoint.h"
-#include "worker/pubsub/token_source.h"
+#include "worker/pubsub/auth/token_source.h"
 
 namespace postbox::cli {
 

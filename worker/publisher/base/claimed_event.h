@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "proto/rules/limits.h"
-#include "worker/pubsub/outgoing_message.h"
-#include "worker/pubsub/prefetch.h"
+#include "worker/pubsub/publish/outgoing_message.h"
+#include "worker/pubsub/publish/prefetch.h"
 
 namespace postbox::publisher {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "worker/pubsub/credential_spec.h"
+#include "worker/pubsub/auth/credential_spec.h"
 
 namespace postbox::publisher {
 

@@ -1,7 +1,7 @@
 // See event_message.h.
 #include "worker/publisher/base/event_message.h"
 
-#include "worker/pubsub/message_wire.h"
+#include "worker/pubsub/publish/message_wire.h"
 
 namespace postbox::publisher {
 

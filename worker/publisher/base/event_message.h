@@ -8,7 +8,7 @@
 
 #include "extension/base/guard.h"
 #include "proto/rules/attributes.h"
-#include "worker/pubsub/outgoing_message.h"
+#include "worker/pubsub/publish/outgoing_message.h"
 
 namespace postbox::publisher {
 

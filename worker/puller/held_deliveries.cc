@@ -1,0 +1,150 @@
+#include "worker/puller/held_deliveries.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace postbox::puller {
+namespace {
+
+// The most bytes that one transaction applies; its first event may be larger.
+constexpr size_t kMaxBatchBytes = 16 << 20;
+
+}  // namespace
+
+HeldDeliveries::HeldDeliveries(const SubscriptionConfig& config)
+    : batch_size_(static_cast<size_t>(config.batch_size)),
+      most_suspects_(std::max(1, config.appliers - 1)),
+      batch_timer_(config.batch_delay),
+      letter_backoff_({config.min_backoff, 2.0, config.max_backoff}) {}
+
+bool HeldDeliveries::Push(std::vector<Delivery>* deliveries, TimePoint now) {
+  const size_t before = queues_.ready();
+  bool suspect = false;
+  for (Delivery& delivery : *deliveries) {
+    suspect = suspect || delivery.suspect;
+    queues_.Push(std::move(delivery), now);
+  }
+  return suspect || before == 0 || (before < batch_size_ && queues_.ready() >= batch_size_);
+}
+
+HeldDeliveries::TimePoint HeldDeliveries::NextBatch() const {
+  auto next = TimePoint::max();
+  if (auto since = queues_.ready_since()) {
+    next = batch_timer_.Due(*since, /*full=*/queues_.ready() >= batch_size_);
+  }
+  if (auto since = NextSuspect()) next = std::min(next, *since);
+  return next;
+}
+
+std::optional<HeldDeliveries::TimePoint> HeldDeliveries::NextSuspect() const {
+  if (suspects_ >= most_suspects_) return std::nullopt;
+  return queues_.suspect_since();
+}
+
+std::vector<Delivery> HeldDeliveries::Take(size_t limit, TimePoint now) {
+  const auto suspect = NextSuspect();
+  const auto ready = queues_.ready_since();
+  if (suspect && (!ready || *suspect < *ready)) {
+    ++suspects_;
+    return queues_.TakeSuspect();
+  }
+  batch_timer_.Begun(now);
+  return queues_.Take(limit, kMaxBatchBytes);
+}
+
+std::vector<HeldDeliveries::Letter> HeldDeliveries::Return(const std::vector<Disposition>& dispositions,
+                                                       std::vector<Delivery>* batch,
+                                                       TimePoint now) {
+  if (!batch->empty() && batch->front().suspect) --suspects_;
+  std::vector<Letter> letters;
+  const bool all_settled =
+      std::all_of(dispositions.begin(), dispositions.end(),
+                  [](const Disposition& each) { return each.kind == Disposition::kSettled; });
+  if (all_settled) {
+    // Those of a key follow each other.
+    std::string_view last;
+    for (const Delivery& delivery : *batch) {
+      const std::string_view key = delivery.message.ordering_key;
+      if (key.empty() || key != last) queues_.Done(delivery.queue_key(), now);
+      last = key;
+    }
+    return letters;
+  }
+  std::map<std::string, std::vector<size_t>> positions_of;  // by queue key
+  for (size_t i = 0; i < batch->size(); ++i) positions_of[(*batch)[i].queue_key()].push_back(i);
+  for (const auto& [queue_key, positions] : positions_of) {
+    std::vector<Delivery> unsettled;
+    const Disposition* first = nullptr;
+    for (size_t i : positions) {
+      if (dispositions[i].kind == Disposition::kSettled) continue;
+      if (unsettled.empty()) first = &dispositions[i];
+      unsettled.push_back(std::move((*batch)[i]));
+    }
+    if (unsettled.empty()) {
+      queues_.Done(queue_key, now);
+    } else {
+      ReturnToQueue(queue_key, std::move(unsettled), *first, now, &letters);
+    }
+  }
+  return letters;
+}
+
+void HeldDeliveries::ReturnToQueue(const std::string& queue_key, std::vector<Delivery> unsettled,
+                                 const Disposition& first, TimePoint now,
+                                 std::vector<Letter>* letters) {
+  if (first.kind == Disposition::kDeadLetter) {
+    // The others of the key wait for it in the queue, which stays busy.
+    letters->push_back({.delivery = std::move(unsettled.front()), .failure = first.failure});
+    unsettled.erase(unsettled.begin());
+    queues_.PutBack(queue_key, std::move(unsettled));
+    ++letters_;
+  } else if (first.kind == Disposition::kAlone) {
+    unsettled.front().suspect = true;
+    if (first.failure.attempts > 0) unsettled.front().given_up = first.failure;
+    queues_.PutBack(queue_key, std::move(unsettled));
+    queues_.Done(queue_key, now);
+  } else {
+    queues_.Fail(queue_key, std::move(unsettled), now + first.delay);
+  }
+}
+
+std::optional<std::chrono::milliseconds> HeldDeliveries::LetterDone(Letter letter, TimePoint now) {
+  --letters_;
+  const std::string queue_key = letter.delivery.queue_key();
+  if (letter.result == Letter::kPublished) {
+    letter_backoff_.Reset();
+    queues_.Done(queue_key, now);
+    return std::nullopt;
+  }
+  Disposition disposition{.kind = Disposition::kAlone, .failure = std::move(letter.failure)};
+  if (letter.result == Letter::kRefused) {
+    disposition.failure.error += " (refused by the dead-letter topic: " + letter.error + ")";
+  } else {
+    disposition = {.kind = Disposition::kFailed, .delay = letter_backoff_.Next()};
+  }
+  std::vector<Delivery> event;
+  event.push_back(std::move(letter.delivery));
+  ReturnToQueue(queue_key, std::move(event), disposition, now, /*letters=*/nullptr);
+  if (disposition.kind == Disposition::kAlone) return std::nullopt;
+  return disposition.delay;
+}
+
+HeldDeliveries::TimePoint HeldDeliveries::NextGiveBack() const {
+  const auto retry_at = queues_.NextRetry();
+  return giving_back_ || !retry_at ? TimePoint::max() : *retry_at;
+}
+
+bool HeldDeliveries::BeginGiveBack(TimePoint now) {
+  if (NextGiveBack() > now) return false;
+  giving_back_ = true;
+  return true;
+}
+
+std::vector<uint64_t> HeldDeliveries::TakeSuspended(TimePoint now) {
+  giving_back_ = false;
+  return queues_.TakeSuspended(now);
+}
+
+}  // namespace postbox::puller

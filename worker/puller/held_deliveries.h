@@ -1,0 +1,86 @@
+// The messages that the puller holds: which of them make a batch and when, and what becomes of
+// those that a batch has not settled.
+//
+//   - A batch is due when it would be full, or by the timer (batch_timer.h).
+//   - An event that has failed is tried again in a batch of its own. All appliers but one, if there
+//     are several, may have such batches, so that one of them is always there for what is healthy.
+//   - A failure suspends its key until its delay is over (key_queues.h).
+//   - An event that goes to the dead-letter topic keeps its key busy until the topic has taken it.
+//     One that the topic refuses for good, because of its size for example, is recorded in
+//     postbox.dead_letter: it comes back alone, given up.
+//
+// Not thread-safe; the time is passed in.
+#ifndef POSTBOX_WORKER_PULLER_HELD_DELIVERIES_H_
+#define POSTBOX_WORKER_PULLER_HELD_DELIVERIES_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/rules/backoff.h"
+#include "worker/puller/batch_dispositions.h"
+#include "worker/puller/batch_timer.h"
+#include "worker/puller/config.h"
+#include "worker/puller/dead_letter_topic.h"
+#include "worker/puller/key_queues.h"
+
+namespace postbox::puller {
+
+class HeldDeliveries {
+ public:
+  using TimePoint = KeyQueues::TimePoint;
+  using Letter = DeadLetterTopic::Letter;
+
+  explicit HeldDeliveries(const SubscriptionConfig& config);
+
+  // Moves the deliveries out. True if an applier that waits has to look again: otherwise it knows
+  // the time already.
+  bool Push(std::vector<Delivery>* deliveries, TimePoint now);
+  // Nothing could be taken, whatever the time.
+  bool NoneReady() const { return queues_.ready() == 0 && !queues_.suspect_since(); }
+
+  // The time since which, or from which on, there is a batch to be applied.
+  TimePoint NextBatch() const;
+  // At most `limit` messages. What was taken comes back with Return.
+  std::vector<Delivery> Take(size_t limit, TimePoint now);
+  // What became of the messages of a batch. Moves the unsettled ones out of it. Returns those that
+  // are to be sent to the dead-letter topic; LetterDone takes the result of each.
+  std::vector<Letter> Return(const std::vector<Disposition>& dispositions,
+                             std::vector<Delivery>* batch, TimePoint now);
+
+  int letters() const { return letters_; }
+  // Returns the delay after which a letter that was not taken is tried again.
+  std::optional<std::chrono::milliseconds> LetterDone(Letter letter, TimePoint now);
+
+  // When suspended keys are to be given back; never while they are on their way.
+  TimePoint NextGiveBack() const;
+  // True if it is time: then TakeSuspended is to be called on the thread that hands messages on.
+  bool BeginGiveBack(TimePoint now);
+  // The messages of the keys whose time has come, to be nacked in this order.
+  std::vector<uint64_t> TakeSuspended(TimePoint now);
+  // All that waits, to be nacked.
+  std::vector<uint64_t> Drain() { return queues_.Drain(); }
+
+ private:
+  // Null if there is none, or if too many appliers have one.
+  std::optional<TimePoint> NextSuspect() const;
+  // `unsettled` are the messages of one queue; `first` is the disposition of the first of them.
+  void ReturnToQueue(const std::string& queue_key, std::vector<Delivery> unsettled,
+                     const Disposition& first, TimePoint now, std::vector<Letter>* letters);
+
+  const size_t batch_size_;
+  const int most_suspects_;
+  KeyQueues queues_;
+  BatchTimer batch_timer_;
+  int suspects_ = 0;          // that are being applied
+  int letters_ = 0;           // on their way to the dead-letter topic
+  bool giving_back_ = false;  // since BeginGiveBack
+  pubsub::Backoff letter_backoff_;
+};
+
+}  // namespace postbox::puller
+
+#endif  // POSTBOX_WORKER_PULLER_HELD_DELIVERIES_H_
