@@ -26,10 +26,10 @@
 #include "extension/base/spi.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
-#include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/transaction.h"
 #include "worker/publisher/make_sources.h"
+#include "worker/publisher/store/publication_state.h"
 
 extern "C" {
 #include <postmaster/bgworker.h>

@@ -20,7 +20,8 @@ RULES = {'operator': 'an operator without its schema', 'construct': 'a construct
          'search-path': 'a SpiConnection without a FixedSearchPath', 'function': 'a function without a fixed search_path',
          'role': 'a change of the role or of what names mean, outside extension/trust'}
 
-QUALIFIED = ('extension/base', 'extension/trust', 'extension/shared', 'worker/publisher', 'worker/publisher/base')
+QUALIFIED = ('extension/base', 'extension/trust', 'extension/shared', 'worker/publisher', 'worker/publisher/base',
+             'worker/publisher/store', 'worker/publisher/source')
 PINNED = ('extension/lifecycle', 'extension/registry', 'extension/emit', 'extension/apply')
 TRUSTED = 'extension/trust'
 INSTALL = 'sql/install'

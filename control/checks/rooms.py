@@ -68,6 +68,7 @@ BASE, TRUST, SHARED = 'extension/base', 'extension/trust', 'extension/shared'
 LIFECYCLE, REGISTRY = 'extension/lifecycle', 'extension/registry'
 EMIT, APPLY = 'extension/emit', 'extension/apply'
 PUBLISHER, PUBLISHER_BASE, POLICY = 'worker/publisher', 'worker/publisher/base', 'worker/publisher/policy'
+STORED, SOURCE = 'worker/publisher/store', 'worker/publisher/source'
 DELIVERY = 'worker/publisher/delivery'
 WORKER_BASE, PULLER = 'worker/base', 'worker/puller'
 PUBSUB, PUBLISH, PULL = 'worker/pubsub', 'worker/pubsub/publish', 'worker/pubsub/pull'
@@ -78,6 +79,8 @@ REQUEST_RULES, SUBSCRIPTION = 'worker/emulator/rules', 'worker/emulator/subscrip
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 PROVISION, COMPLETION = 'worker/cli/provision', 'worker/cli/completion'
 
+# What both kinds of outbox are made of.
+OF_SOURCES = (DELIVERY, SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, TRUST, SHARED)
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
 ROOMS = {
     RULES: Room(),
@@ -88,14 +91,16 @@ ROOMS = {
     REGISTRY: Room((LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
     EMIT: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
     APPLY: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
-    PUBLISHER_BASE: Room((BASE, TRUST, SHARED, RULES, CLIENT_AUTH, PUBLISH), ('server',), (CLIENT_AUTH, PUBLISH)),
-    DELIVERY: Room((POLICY, PUBLISHER_BASE, BASE, SHARED, RULES), ('server',)),
-    f'{PUBLISHER}/log': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED), ('server',)),
-    f'{PUBLISHER}/table': Room((DELIVERY, POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED), ('server',)),
+    PUBLISHER_BASE: Room((BASE, TRUST, SHARED, RULES), ('server',)),
+    STORED: Room((PUBLISHER_BASE, BASE, TRUST, SHARED, RULES), ('server',)),
+    SOURCE: Room((STORED, PUBLISHER_BASE, BASE, TRUST, SHARED, RULES, PUBLISH), ('server',), (PUBLISH,)),
+    DELIVERY: Room((SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, SHARED, RULES, CLIENT_AUTH, PUBLISH), ('server',),
+                   (CLIENT_AUTH, PUBLISH)),
+    f'{SOURCE}/log': Room(OF_SOURCES, ('server',)),
+    f'{SOURCE}/table': Room(OF_SOURCES, ('server',)),
     POLICY: Room((RULES,)),
-    PUBLISHER: Room((f'{PUBLISHER}/log', f'{PUBLISHER}/table', POLICY, PUBLISHER_BASE, BASE, TRUST, SHARED, RULES,
-                     PUBLISH),
-                    ('server', 'system'), (PUBLISH,)),
+    PUBLISHER: Room((f'{SOURCE}/log', f'{SOURCE}/table', *OF_SOURCES, RULES, PUBLISH), ('server', 'system'),
+                    (PUBLISH,)),
     WORKER_BASE: Room((), ('system',)),
     PUBSUB: Room((RULES,), ('gRPC', 'abseil', 'curl', 'system')),
     CLIENT_AUTH: Room((PUBSUB, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
@@ -125,8 +130,8 @@ ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 # What is linked together, by the rooms that it is made of. proto/rules is compiled into each.
 MODULES = {
     'postbox.so': (RULES, BASE, TRUST, SHARED, LIFECYCLE, REGISTRY, EMIT, APPLY),
-    'postbox_worker.so': (RULES, BASE, TRUST, SHARED, POLICY, PUBLISHER_BASE, DELIVERY, f'{PUBLISHER}/log',
-                          f'{PUBLISHER}/table', PUBLISHER, PUBSUB, CLIENT_AUTH, PUBLISH, PULL),
+    'postbox_worker.so': (RULES, *OF_SOURCES, f'{SOURCE}/log', f'{SOURCE}/table', PUBLISHER, PUBSUB, CLIENT_AUTH,
+                          PUBLISH, PULL),
     'postbox': (RULES, WORKER_BASE, PUBSUB, CLIENT_AUTH, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
                 SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, 'worker/cli'),
 }

@@ -157,7 +157,10 @@ target_link_libraries(extension PRIVATE extension_base extension_trust extension
 
 # postbox_worker.so: only the publisher worker loads it. All of it but the entry is there once, for the
 # benchmarks as well; what of it knows no Postgres is in publisher_logic, for unit tests.
-sources(files worker/publisher/policy worker/publisher/base worker/publisher/delivery worker/publisher/log worker/publisher/table worker/publisher)
+set(publisher_rooms policy base store source delivery source/log source/table)
+list(TRANSFORM publisher_rooms PREPEND worker/publisher/)
+list(APPEND publisher_rooms worker/publisher)
+sources(files ${publisher_rooms})
 set(worker_entry ${CMAKE_SOURCE_DIR}/worker/publisher/main.cc)
 set(registration ${CMAKE_SOURCE_DIR}/worker/publisher/base/registration.cc)  # apart: a test compiles it again for another layout
 set(logic ${files})

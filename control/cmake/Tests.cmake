@@ -57,8 +57,7 @@ unit_test(emulator_test ROOMS worker/emulator worker/emulator/rules worker/emula
           worker/emulator/auth worker/emulator/broker LINK postbox_emulator)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
 unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
-unit_test(publisher_test ROOMS worker/publisher worker/publisher/policy worker/publisher/base worker/publisher/delivery worker/publisher/log worker/publisher/table
-          LINK publisher_logic postbox_pubsub)
+unit_test(publisher_test ROOMS ${publisher_rooms} LINK publisher_logic postbox_pubsub)
 
 # A server that closes its connections five times a second is no trouble beside busy loops. But where the machine has so much to do that a request
 # meets four closed connections one after the other, that is a failure.

@@ -1,6 +1,6 @@
 // postbox.stamp_event: the trigger that gives a row of a log its txid, seq and origin, whatever the
 // INSERT says. So no role with INSERT says when or where an event was emitted, and workers can
-// rely on it (worker/publisher/base/log_position_logic.h):
+// rely on it (worker/publisher/store/log_position_logic.h):
 //
 //  - the transaction has its id before it takes the sequence number;
 //  - no row has a seq that the sequence has not given out, and no two have the same one, unless

@@ -1,7 +1,7 @@
 // postbox.settle_foreign_events: what to do with positions and rows of a log that are of another
 // cluster.
 //
-// A position is made of transaction ids (worker/publisher/base/log_position_logic.h). After a
+// A position is made of transaction ids (worker/publisher/store/log_position_logic.h). After a
 // restore into another cluster, or pg_upgrade, they mean nothing. The log may have rows of both
 // clusters, in any order of txid and seq: restored ones, and those that were emitted here before a
 // worker looked, or while the restore went on. The column origin tells them apart.

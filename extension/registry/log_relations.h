@@ -1,6 +1,6 @@
 // The DDL of an outbox of kind `log`: an append-only, partitioned table. No row is ever updated.
 //
-// What a worker relies on when it reads a row (worker/publisher/base/log_position_logic.h):
+// What a worker relies on when it reads a row (worker/publisher/store/log_position_logic.h):
 //
 //  - The transaction id is assigned before the sequence number is taken: by outbox_emit, and for a
 //    plain INSERT or COPY by the trigger of the partition (stamp.h).

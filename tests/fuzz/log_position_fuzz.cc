@@ -1,6 +1,6 @@
 // Snapshots in the position of a log: what is read is written the same, and sees what it says.
 #include "tests/fuzz/fuzz.h"
-#include "worker/publisher/base/log_position_logic.h"
+#include "worker/publisher/store/log_position_logic.h"
 
 using postbox::fuzz::Input;
 using postbox::publisher::FullXid;

@@ -24,9 +24,9 @@
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
 #include "extension/base/spi.h"
-#include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/base/registration.h"
-#include "worker/publisher/table/table_outbox.h"
+#include "worker/publisher/source/outbox_source.h"
+#include "worker/publisher/source/table/table_outbox.h"
 
 extern "C" {
 PG_MODULE_MAGIC;

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/publisher/base/outbox_source.h"
+#include "worker/publisher/source/outbox_source.h"
 #include "worker/publisher/tenant.h"
 
 namespace postbox::publisher {

@@ -2,9 +2,9 @@
 
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/passing_error.h"
-#include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/transaction.h"
+#include "worker/publisher/store/publication_state.h"
 
 namespace postbox::publisher {
 namespace {

@@ -3,10 +3,10 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_CONFIGURATION_H_
 #define POSTBOX_WORKER_PUBLISHER_CONFIGURATION_H_
 
-#include "worker/publisher/base/publication.h"
 #include "worker/publisher/base/registration.h"
-#include "worker/publisher/outlet.h"
+#include "worker/publisher/delivery/outlet.h"
 #include "worker/publisher/policy/moment.h"
+#include "worker/publisher/store/publication.h"
 
 namespace postbox::publisher {
 

@@ -10,7 +10,7 @@
 #include <map>
 #include <optional>
 
-#include "worker/publisher/outlet.h"
+#include "worker/publisher/delivery/outlet.h"
 
 namespace postbox::publisher {
 

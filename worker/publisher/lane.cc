@@ -2,11 +2,11 @@
 
 #include "proto/rules/resource_name.h"
 #include "worker/publisher/base/failpoint.h"
-#include "worker/publisher/base/publication_state.h"
-#include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
+#include "worker/publisher/delivery/publish_timeout.h"
 #include "worker/publisher/make_sources.h"
 #include "worker/publisher/scale.h"
+#include "worker/publisher/store/publication_state.h"
 
 extern "C" {
 #include <storage/lmgr.h>

@@ -10,12 +10,12 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_LANE_H_
 #define POSTBOX_WORKER_PUBLISHER_LANE_H_
 
-#include "worker/publisher/base/outbox_source.h"
-#include "worker/publisher/base/publication.h"
 #include "worker/publisher/budget.h"
 #include "worker/publisher/lane_failures.h"
 #include "worker/publisher/lane_results.h"
 #include "worker/publisher/policy/adaptive_size.h"
+#include "worker/publisher/source/outbox_source.h"
+#include "worker/publisher/store/publication.h"
 
 namespace postbox::publisher {
 

@@ -1,4 +1,4 @@
-// What a failure of a lane suspends: the publication, for all workers (base/publication_state.h).
+// What a failure of a lane suspends: the publication, for all workers (store/publication_state.h).
 //
 //  - What the results say of the topic: policy/suspension_policy.h.
 //  - A statement on the outbox failed: the table was altered, a trigger raised an error or took too
@@ -10,8 +10,8 @@
 #define POSTBOX_WORKER_PUBLISHER_LANE_FAILURES_H_
 
 #include "extension/base/guard.h"
-#include "worker/publisher/base/publication.h"
 #include "worker/publisher/policy/suspension_policy.h"
+#include "worker/publisher/store/publication.h"
 #include "worker/publisher/tenant.h"
 
 namespace postbox::publisher {

@@ -2,10 +2,10 @@
 
 #include "worker/publisher/base/failpoint.h"
 #include "worker/publisher/base/passing_error.h"
-#include "worker/publisher/base/publication_state.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
 #include "worker/publisher/scale.h"
+#include "worker/publisher/store/publication_state.h"
 
 namespace postbox::publisher {
 namespace {

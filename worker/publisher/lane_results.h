@@ -7,10 +7,10 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_LANE_RESULTS_H_
 #define POSTBOX_WORKER_PUBLISHER_LANE_RESULTS_H_
 
-#include "worker/publisher/base/outbox_source.h"
 #include "worker/publisher/budget.h"
 #include "worker/publisher/lane_failures.h"
 #include "worker/publisher/policy/adaptive_size.h"
+#include "worker/publisher/source/outbox_source.h"
 
 namespace postbox::publisher {
 

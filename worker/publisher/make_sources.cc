@@ -1,7 +1,7 @@
 #include "worker/publisher/make_sources.h"
 
-#include "worker/publisher/log/log_outbox.h"
-#include "worker/publisher/table/table_outbox.h"
+#include "worker/publisher/source/log/log_outbox.h"
+#include "worker/publisher/source/table/table_outbox.h"
 
 namespace postbox::publisher {
 

@@ -2,7 +2,7 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_MAKE_SOURCES_H_
 #define POSTBOX_WORKER_PUBLISHER_MAKE_SOURCES_H_
 
-#include "worker/publisher/base/outbox_source.h"
+#include "worker/publisher/source/outbox_source.h"
 
 namespace postbox::publisher {
 

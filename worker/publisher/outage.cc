@@ -1,8 +1,8 @@
 #include "worker/publisher/outage.h"
 
-#include "worker/publisher/base/publish_timeout.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/server_text.h"
+#include "worker/publisher/delivery/publish_timeout.h"
 #include "worker/publisher/scale.h"
 #include "worker/pubsub/publish/topic_health.h"
 

@@ -6,8 +6,8 @@
 #define POSTBOX_WORKER_PUBLISHER_OUTAGE_H_
 
 #include "extension/base/postgres.h"
+#include "worker/publisher/delivery/outlet.h"
 #include "worker/publisher/lane.h"
-#include "worker/publisher/outlet.h"
 #include "worker/publisher/policy/outages.h"
 
 namespace postbox::publisher {

@@ -2,8 +2,8 @@
 
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/registration.h"
-#include "worker/publisher/log/divide_lanes.h"
 #include "worker/publisher/scale.h"
+#include "worker/publisher/source/log/divide_lanes.h"
 
 namespace postbox::publisher {
 namespace {

@@ -2,12 +2,12 @@
 // finish first, then its keys are divided anew if it is to have another number of lanes, and then
 // its new lanes are made. So nothing is sent again, and keys stay in order.
 //
-//   Finish()   a lane of a publication as it was: what is on its way gets its results Await()
-//   the publication as it is Proceed()  lanes that have finished store how far they are; new ones
-//   are made behind them
+//   Finish()   a lane of a publication as it was: what is on its way gets its results
+//   Await()    the publication as it is
+//   Proceed()  lanes that have finished store how far they are; new ones are made behind them
 //
-// Where too many events wait to divide the keys (log/divide_lanes.h), the lanes are made as they
-// were, and it is tried again later.
+// Where too many events wait to divide the keys (source/log/divide_lanes.h), the lanes are made as
+// they were, and it is tried again later.
 #ifndef POSTBOX_WORKER_PUBLISHER_SUCCESSION_H_
 #define POSTBOX_WORKER_PUBLISHER_SUCCESSION_H_
 

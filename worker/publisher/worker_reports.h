@@ -4,9 +4,9 @@
 #define POSTBOX_WORKER_PUBLISHER_WORKER_REPORTS_H_
 
 #include "worker/publisher/credential_reports.h"
+#include "worker/publisher/delivery/outlet.h"
 #include "worker/publisher/lane.h"
 #include "worker/publisher/outage.h"
-#include "worker/publisher/outlet.h"
 
 namespace postbox::publisher {
 

@@ -54,9 +54,8 @@ std::vector<Delivery> HeldDeliveries::Take(size_t limit, TimePoint now) {
   return queues_.Take(limit, kMaxBatchBytes);
 }
 
-std::vector<HeldDeliveries::Letter> HeldDeliveries::Return(const std::vector<Disposition>& dispositions,
-                                                       std::vector<Delivery>* batch,
-                                                       TimePoint now) {
+std::vector<HeldDeliveries::Letter> HeldDeliveries::Return(
+    const std::vector<Disposition>& dispositions, std::vector<Delivery>* batch, TimePoint now) {
   if (!batch->empty() && batch->front().suspect) --suspects_;
   std::vector<Letter> letters;
   const bool all_settled =
@@ -92,8 +91,8 @@ std::vector<HeldDeliveries::Letter> HeldDeliveries::Return(const std::vector<Dis
 }
 
 void HeldDeliveries::ReturnToQueue(const std::string& queue_key, std::vector<Delivery> unsettled,
-                                 const Disposition& first, TimePoint now,
-                                 std::vector<Letter>* letters) {
+                                   const Disposition& first, TimePoint now,
+                                   std::vector<Letter>* letters) {
   if (first.kind == Disposition::kDeadLetter) {
     // The others of the key wait for it in the queue, which stays busy.
     letters->push_back({.delivery = std::move(unsettled.front()), .failure = first.failure});

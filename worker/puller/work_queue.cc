@@ -95,8 +95,8 @@ void WorkQueue::ReportDone(const Applier& applier) {
 }
 
 std::vector<HeldDeliveries::Letter> WorkQueue::Applied(const Applier& applier,
-                                                     const std::vector<Disposition>& dispositions,
-                                                     std::vector<Delivery>* batch) {
+                                                       const std::vector<Disposition>& dispositions,
+                                                       std::vector<Delivery>* batch) {
   const std::lock_guard<std::mutex> lock(mutex_);
   auto letters = held_.Return(dispositions, batch, Clock::now());
   schedule_.Done(applier.session, Step::kApply);

@@ -1,5 +1,5 @@
-// What the threads of a subscription share: the messages that it holds (held_deliveries.h), what the
-// appliers do next (applier_schedule.h), and when it ends (end_times.h).
+// What the threads of a subscription share: the messages that it holds (held_deliveries.h), what
+// the appliers do next (applier_schedule.h), and when it ends (end_times.h).
 //
 //     I/O thread                 appliers                      dead-letter topic
 //     Push, TakeSuspended        Next, ConnectDone,            LetterDone
@@ -77,8 +77,8 @@ class WorkQueue {
   void ReportDone(const Applier& applier);
   // Moves the unsettled messages out of its batch. Returns those for the dead-letter topic.
   std::vector<HeldDeliveries::Letter> Applied(const Applier& applier,
-                                            const std::vector<Disposition>& dispositions,
-                                            std::vector<Delivery>* batch);
+                                              const std::vector<Disposition>& dispositions,
+                                              std::vector<Delivery>* batch);
   // The topic has taken a letter, or not. Returns the delay before it is tried again.
   std::optional<std::chrono::milliseconds> LetterDone(HeldDeliveries::Letter letter);
 

@@ -130,7 +130,7 @@ $$;
 COMMENT ON FUNCTION postbox.has_unsettled(regclass, regclass) IS
     'Whether a log outbox, or one of its partitions, has rows of another cluster that postbox.settle_rows has to settle';
 
--- A row that cannot be an event is parked as in worker/publisher/log/log_outbox_sql.cc. A row behind an earlier one of its key
+-- A row that cannot be an event is parked as in worker/publisher/source/log/log_outbox_sql.cc. A row behind an earlier one of its key
 -- waits for it.
 CREATE OR REPLACE FUNCTION postbox.parking_statement(parked regclass, source text) RETURNS text
     LANGUAGE sql STABLE

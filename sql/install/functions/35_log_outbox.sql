@@ -1,5 +1,5 @@
 -- The log outbox: an append-only table, partitioned by generation. A worker reads it with a cursor made of snapshots
--- (worker/publisher/base/log_position_logic.h).
+-- (worker/publisher/store/log_position_logic.h).
 --
 -- Rows are never updated. The column txid comes before seq, so the transaction id is assigned before the sequence
 -- number is taken. The cursor relies on this order.
@@ -106,7 +106,7 @@ COMMENT ON FUNCTION postbox.read_by_all(regclass) IS
     'NULL if a lane has read nothing, or no publication reads the outbox';
 
 -- No lane reads a row that has no seq, or one that the sequence never gives out. An event that cannot be published as it
--- is stays in the log when it is parked; see worker/publisher/log/parked_events.h.
+-- is stays in the log when it is parked; see worker/publisher/source/log/parked_events.h.
 CREATE OR REPLACE FUNCTION postbox.is_read(outbox regclass, part regclass) RETURNS boolean
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp

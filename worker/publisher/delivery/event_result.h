@@ -3,10 +3,10 @@
 #define POSTBOX_WORKER_PUBLISHER_DELIVERY_EVENT_RESULT_H_
 
 #include "proto/rules/backoff.h"
-#include "worker/publisher/base/claimed_event.h"
-#include "worker/publisher/base/event_log.h"
-#include "worker/publisher/base/publication.h"
+#include "worker/publisher/delivery/event_log.h"
 #include "worker/publisher/policy/event_retry.h"
+#include "worker/publisher/source/claimed_event.h"
+#include "worker/publisher/store/publication.h"
 
 namespace postbox::publisher {
 

@@ -1,7 +1,7 @@
 #include "worker/publisher/delivery/parked_queue.h"
 
 #include "extension/base/spi.h"
-#include "worker/publisher/base/event_rows.h"
+#include "worker/publisher/source/event_rows.h"
 
 namespace postbox::publisher {
 

@@ -26,8 +26,8 @@
 #include <unordered_set>
 
 #include "extension/base/statement.h"
-#include "worker/publisher/base/publication.h"
 #include "worker/publisher/delivery/parked_queue_sql.h"
+#include "worker/publisher/store/publication.h"
 
 namespace postbox::publisher {
 

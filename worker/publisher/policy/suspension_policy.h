@@ -1,6 +1,6 @@
 // What the results of publishing say about a topic: when its publication is suspended, how it is
 // tried meanwhile, and what ends that. One lane asks it; what is suspended is the publication, for
-// all workers (base/publication_state.h).
+// all workers (store/publication_state.h).
 //
 // A topic fails in one of these ways:
 //  - It is broken (missing, forbidden): the answers say so. The publication is suspended, and tried

@@ -1,0 +1,63 @@
+// An event from its claim to its settlement: the source makes it, the Publisher carries it and says
+// what became of it, the source settles it.
+#ifndef POSTBOX_WORKER_PUBLISHER_SOURCE_CLAIMED_EVENT_H_
+#define POSTBOX_WORKER_PUBLISHER_SOURCE_CLAIMED_EVENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/rules/limits.h"
+#include "worker/pubsub/publish/outgoing_message.h"
+#include "worker/pubsub/publish/prefetch.h"
+
+namespace postbox::publisher {
+
+// An aggregate id with more bytes is no ordering key.
+inline constexpr std::size_t kMaxKey = pubsub::kMaxOrderingKeyBytes;
+
+struct ClaimedEvent : pubsub::OutgoingMessage {
+  std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
+  std::int64_t seq = 0;      // of a log outbox
+  int attempts = 0;          // failed ones, before this one
+  bool parked = false;       // of a table outbox: it was parked, or waited behind such an event
+  // Given back because the worker leaves, whatever `status` says: a failure is not counted.
+  bool leaving = false;
+
+  // The claimer's. `owner` keeps alive what the event refers to: the source and its topic.
+  std::size_t place = 0;
+  std::shared_ptr<void> owner;
+
+  std::string key;  // the aggregate id in the encoding of the database
+  std::string id;   // of a table outbox, or of a parked event
+  // Of a table outbox: the block and the offset of the leased row.
+  std::uint32_t block = 0;
+  std::uint16_t offset = 0;
+
+  std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits
+};
+
+// Events come and go by the thousand. One that is done is kept, with the room that its texts have,
+// for the next one: taking memory apart and together again would cost as much as encoding the
+// message. One thread.
+struct RecycleEvent {
+  void operator()(ClaimedEvent* event) const noexcept;
+};
+using EventPointer = std::unique_ptr<ClaimedEvent, RecycleEvent>;
+using Events = std::vector<EventPointer>;
+
+EventPointer NewEvent();
+
+// For a loop over results that is at position `at`: fetches what the loop will read of a later one.
+inline void PrefetchResult(const std::vector<pubsub::OutgoingMessage*>& results, std::size_t at) {
+  if (at + pubsub::kFetchFarAhead >= results.size()) return;
+  const auto* later = static_cast<const ClaimedEvent*>(results[at + pubsub::kFetchFarAhead]);
+  pubsub::PrefetchForRead(later);
+  pubsub::PrefetchForRead(&later->handle);
+}
+
+}  // namespace postbox::publisher
+
+#endif  // POSTBOX_WORKER_PUBLISHER_SOURCE_CLAIMED_EVENT_H_

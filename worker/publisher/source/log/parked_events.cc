@@ -1,0 +1,239 @@
+#include "worker/publisher/source/log/parked_events.h"
+
+#include "extension/shared/settings.h"
+#include "worker/publisher/base/server_text.h"
+#include "worker/publisher/delivery/event_result.h"
+
+namespace postbox::publisher {
+
+namespace {
+
+// A step of Load() reads no fewer keys, also if larger steps took too long.
+constexpr int kFewestLoadKeys = 100;
+
+}  // namespace
+
+bool ParkedEvents::Ready() {
+  const bool was_read = keys_.read();
+  if (was_read && !reload_) return true;
+  const bool all = Load();
+  loaded_at_ = SteadyNow();
+  if (!all) return false;
+  reload_ = false;
+  // Perhaps lanes were merged, or an earlier lane had begun with what goes first.
+  first_ = first_ || (!was_read && !publication_.parked_blocks);
+  return true;
+}
+
+void ParkedEvents::Repair() {
+  if (Load()) loaded_at_ = SteadyNow();
+}
+
+std::chrono::milliseconds ParkedEvents::RepairIn() const {
+  return std::chrono::seconds(settings().maintenance_interval) - Between(loaded_at_, SteadyNow());
+}
+
+void ParkedEvents::ReloadFirst() {
+  reload_ = true;
+  first_ = !publication_.parked_blocks;
+}
+
+bool ParkedEvents::Load() {
+  load_fails_ = true;
+  if (!round_.running()) {
+    keys_.BeginRound();
+    const bool no_page = table_.HasNoPage();
+    free_behind_rows_ = !blocks_ && !no_page;
+    if (no_page) {
+      load_fails_ = false;
+      keys_.EndRound();
+      return true;
+    }
+  }
+  const std::vector<ParkedHead> heads = round_.Next(&table_.queue(), load_keys_);
+  for (const ParkedHead& head : heads) keys_.Found(head.key, head.seq);
+  table_.queue().MakeDue(heads, &to_make_due_);
+  load_fails_ = false;
+  if (round_.running()) return false;
+  // What another session has deleted pauses nothing.
+  keys_.EndRound();
+  return true;
+}
+
+void ParkedEvents::RollBack() {
+  keys_.RollBack();
+  ForgetLoad();
+}
+
+void ParkedEvents::Reset() {
+  keys_.Reset();
+  ForgetLoad();
+  loaded_at_ = 0;
+  reload_ = first_ = false;
+}
+
+void ParkedEvents::ForgetLoad() {
+  published_.clear();
+  settled_.clear();
+  to_make_due_.clear();
+  round_.Stop();
+  if (std::exchange(load_fails_, false)) load_keys_ = std::max(load_keys_ / 2, kFewestLoadKeys);
+}
+
+// The first rows of keys.
+
+std::vector<std::int64_t> ParkedEvents::SeqsBefore(const std::vector<std::string>& keys) const {
+  std::vector<std::int64_t> before;
+  before.reserve(keys.size());
+  for (const std::string& key : keys) before.push_back(keys_.Before(key));
+  return before;
+}
+
+std::vector<ParkedHead> ParkedEvents::HeadsOf(const std::vector<std::string>& keys) {
+  return table_.queue().HeadsOf(keys, SeqsBefore(keys));
+}
+
+// Moving aside.
+
+void ParkedEvents::Park(const ClaimedEvent& event) {
+  const EventRetry retry = NextRetry(publication_, event);
+  const std::string error = ServerText(event.error);
+  const std::string id = table_.Park(event, retry, error);
+  keys_.Add(event.key, event.seq);
+  log_.Add(KindOf(retry), id, event.key, error);
+}
+
+void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
+  if (events.empty()) return;
+  std::unordered_set<std::string> distinct;
+  for (const Waiting& event : events) distinct.insert(event.key);
+  const std::vector<std::string> keys_of_events(distinct.begin(), distinct.end());
+  const std::unordered_map<std::string, std::int64_t> held_seqs =
+      table_.queue().HoldHeadsOf(keys_of_events, SeqsBefore(keys_of_events));
+  for (const bool behind : {true, false}) {
+    std::vector<std::int64_t> seqs;
+    std::vector<std::string> keys;
+    for (const Waiting& event : events) {
+      // Its transaction may have committed late, and it is before what is parked.
+      const auto head = held_seqs.find(event.key);
+      if ((head != held_seqs.end() && head->second < event.seq) != behind) continue;
+      seqs.push_back(event.seq);
+      keys.push_back(event.key);
+    }
+    table_.ParkBehind(seqs, keys, behind);
+  }
+  for (const Waiting& event : events) keys_.Add(event.key, event.seq);
+}
+
+// Trying again.
+
+bool ParkedEvents::Claim(std::size_t limit, ByteBudget* budget, Events* events) {
+  const bool more = ClaimDue(limit, budget, events);
+  if (events->empty() && !more && outstanding() == 0 && !budget->refused()) first_ = false;
+  return more;
+}
+
+bool ParkedEvents::ClaimDue(std::size_t limit, ByteBudget* budget, Events* events) {
+  if (keys_.empty()) return false;
+  if (!to_make_due_.empty()) {
+    const std::vector<std::string> keys(to_make_due_.begin(), to_make_due_.end());
+    to_make_due_.clear();
+    table_.queue().MakeDue(HeadsOf(keys), &to_make_due_);
+  }
+  free_behind_rows_ = free_behind_rows_ && table_.queue().FreeBehind(limit);
+  bool more = free_behind_rows_;
+  const std::vector<DueRow> due = table_.Due(limit, keys_.KeysOnTheirWay());
+  if (due.empty()) return more;
+  if (blocks_) {
+    const std::vector<std::string> keys = DueKeys(due, &more);
+    if (keys.empty()) return more;
+    Take(table_.RowsOfKeys(keys, SeqsBefore(keys), limit, budget), events);
+  } else {
+    std::vector<std::string> ids;
+    for (const DueRow& row : due) ids.push_back(row.id);
+    Take(table_.RowsOfIds(ids, budget), events);
+  }
+  return more || (budget->refused() && !events->empty());
+}
+
+std::vector<std::string> ParkedEvents::DueKeys(const std::vector<DueRow>& due, bool* more) {
+  // In the order in which they became due, so that a key with many rows does not hold up others.
+  std::vector<std::string> keys;
+  std::unordered_set<std::string> distinct;
+  for (const DueRow& row : due) {
+    if (distinct.insert(row.key).second) keys.push_back(row.key);
+  }
+  const std::vector<ParkedHead> heads = HeadsOf(keys);
+  std::unordered_map<std::string, std::int64_t> first;
+  for (const ParkedHead& head : heads) first.emplace(head.key, head.seq);
+  std::unordered_set<std::string> begin;
+  std::vector<const DueRow*> later;
+  for (const DueRow& row : due) {
+    if (const auto head = first.find(row.key); head == first.end() || head->second == row.seq) {
+      begin.insert(row.key);
+    } else {
+      later.push_back(&row);
+    }
+  }
+  std::erase_if(keys, [&](const std::string& key) { return !begin.contains(key); });
+  if (later.empty()) return keys;
+
+  std::vector<ParkedHead> in_front;
+  for (const ParkedHead& head : heads) {
+    if (!begin.contains(head.key)) in_front.push_back(head);
+  }
+  const std::unordered_set<std::string> held = table_.queue().Hold(in_front);
+  std::vector<std::string> ids;
+  for (const DueRow* row : later) {
+    if (held.contains(row->key)) ids.push_back(row->id);
+  }
+  if (!ids.empty()) {
+    table_.PutBehind(ids);
+    *more = true;
+  }
+  table_.queue().MakeDue(in_front, &to_make_due_);
+  return keys;
+}
+
+void ParkedEvents::Take(Events rows, Events* events) {
+  std::unordered_set<std::string> begun;
+  std::unordered_set<std::string> ended;
+  for (EventPointer& event : rows) {
+    if (blocks_) {
+      // A key's first row, and those that wait behind it and nothing else.
+      if (ended.contains(event->key)) continue;
+      if (!begun.insert(event->key).second && event->attempts > 0) {
+        ended.insert(event->key);
+        continue;
+      }
+    }
+    keys_.HandOut(event->key, event->seq);
+    events->push_back(std::move(event));
+  }
+}
+
+void ParkedEvents::Settle(const ClaimedEvent& event) {
+  const EventResult result = ResultOf(event);
+  const bool published = result == EventResult::kPublished;
+  keys_.Settle(event.key, event.seq, published && blocks_);
+  settled_.insert(event.key);
+  if (published) published_.push_back(event.id);
+  if (result != EventResult::kFailed) return;
+  const EventRetry retry = NextRetry(publication_, event);
+  const std::string error = ServerText(event.error);
+  table_.ParkAgain(event, retry, error);
+  log_.Add(KindOf(retry), event.id, event.key, error);
+}
+
+void ParkedEvents::DeletePublished() {
+  table_.Delete(published_);
+  published_.clear();
+  if (settled_.empty()) return;
+  const std::vector<ParkedHead> heads = HeadsOf({settled_.begin(), settled_.end()});
+  for (const ParkedHead& head : heads) settled_.erase(head.key);
+  for (const std::string& key : settled_) keys_.Gone(key);
+  settled_.clear();
+  if (blocks_) table_.queue().MakeDue(heads, &to_make_due_);
+}
+
+}  // namespace postbox::publisher
