@@ -63,7 +63,8 @@ class Room:
     plain_of: tuple = ()  # rooms of which only headers without gRPC and abseil may be included
 
 
-RULES, PROTO = 'proto/rules', 'proto'
+RULES, PROTO, OWN_RULES = 'proto/rules', 'proto', 'extension/rules'
+PLAIN = (RULES, OWN_RULES)  # without anything but the standard library
 BASE, TRUST, SHARED = 'extension/base', 'extension/trust', 'extension/shared'
 LIFECYCLE, REGISTRY = 'extension/lifecycle', 'extension/registry'
 EMIT, APPLY = 'extension/emit', 'extension/apply'
@@ -84,42 +85,43 @@ OF_SOURCES = (DELIVERY, SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, TRUST, SHA
 # PROTO is what protoc makes of the .proto files; no header of it stands in the tree.
 ROOMS = {
     RULES: Room(),
+    OWN_RULES: Room(),
     BASE: Room((), ('server',)),
     TRUST: Room((BASE,), ('server',)),
     SHARED: Room((TRUST, BASE), ('server',)),
-    LIFECYCLE: Room((SHARED, TRUST, BASE, RULES), ('server',)),
-    REGISTRY: Room((LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
-    EMIT: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
-    APPLY: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, RULES), ('server',)),
-    PUBLISHER_BASE: Room((BASE, TRUST, SHARED, RULES), ('server',)),
-    STORED: Room((PUBLISHER_BASE, BASE, TRUST, SHARED, RULES), ('server',)),
-    SOURCE: Room((STORED, PUBLISHER_BASE, BASE, TRUST, SHARED, RULES, PUBLISH), ('server',), (PUBLISH,)),
-    DELIVERY: Room((SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, SHARED, RULES, CLIENT_AUTH, PUBLISH), ('server',),
+    LIFECYCLE: Room((SHARED, TRUST, BASE, *PLAIN), ('server',)),
+    REGISTRY: Room((LIFECYCLE, SHARED, TRUST, BASE, *PLAIN), ('server',)),
+    EMIT: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, *PLAIN), ('server',)),
+    APPLY: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, *PLAIN), ('server',)),
+    PUBLISHER_BASE: Room((BASE, TRUST, SHARED, *PLAIN), ('server',)),
+    STORED: Room((PUBLISHER_BASE, BASE, TRUST, SHARED, *PLAIN), ('server',)),
+    SOURCE: Room((STORED, PUBLISHER_BASE, BASE, TRUST, SHARED, *PLAIN, PUBLISH), ('server',), (PUBLISH,)),
+    DELIVERY: Room((SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, SHARED, *PLAIN, CLIENT_AUTH, PUBLISH), ('server',),
                    (CLIENT_AUTH, PUBLISH)),
     f'{SOURCE}/log': Room(OF_SOURCES, ('server',)),
     f'{SOURCE}/table': Room(OF_SOURCES, ('server',)),
-    POLICY: Room((RULES,)),
-    PUBLISHER: Room((f'{SOURCE}/log', f'{SOURCE}/table', *OF_SOURCES, RULES, PUBLISH), ('server', 'system'),
+    POLICY: Room((*PLAIN,)),
+    PUBLISHER: Room((f'{SOURCE}/log', f'{SOURCE}/table', *OF_SOURCES, *PLAIN, PUBLISH), ('server', 'system'),
                     (PUBLISH,)),
     WORKER_BASE: Room((), ('system',)),
-    PUBSUB: Room((RULES,), ('gRPC', 'abseil', 'curl', 'system')),
-    CLIENT_AUTH: Room((PUBSUB, RULES), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
-    PUBLISH: Room((PUBSUB, CLIENT_AUTH, RULES, PROTO), ('gRPC', 'abseil', 'system')),
-    PULL: Room((PUBSUB, CLIENT_AUTH, RULES, PROTO), ('gRPC', 'abseil')),
-    PULLER: Room((WORKER_BASE, CLIENT_AUTH, PUBLISH, PULL, PROTO, RULES),
+    PUBSUB: Room((*PLAIN,), ('gRPC', 'abseil', 'curl', 'system')),
+    CLIENT_AUTH: Room((PUBSUB, *PLAIN), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
+    PUBLISH: Room((PUBSUB, CLIENT_AUTH, *PLAIN, PROTO), ('gRPC', 'abseil', 'system')),
+    PULL: Room((PUBSUB, CLIENT_AUTH, *PLAIN, PROTO), ('gRPC', 'abseil')),
+    PULLER: Room((WORKER_BASE, CLIENT_AUTH, PUBLISH, PULL, PROTO, *PLAIN),
                  ('libpq', 'spdlog', 'json', 'system', 'systemd')),
     STORE: Room((WORKER_BASE,), ('abseil', 'SQLite', 'system')),
     REQUEST_RULES: Room((PROTO,), ('gRPC', 'abseil')),
-    SCHEMA: Room((REQUEST_RULES, PROTO, RULES), ('gRPC', 'abseil', 'json')),
+    SCHEMA: Room((REQUEST_RULES, PROTO, *PLAIN), ('gRPC', 'abseil', 'json')),
     SUBSCRIPTION: Room((REQUEST_RULES, PROTO), ('gRPC', 'abseil')),
     AUTH: Room((PROTO,), ('gRPC', 'abseil', 'json', 'OpenSSL', 'httplib', 'system')),
     BROKER: Room((SUBSCRIPTION, SCHEMA, REQUEST_RULES, STORE, AUTH, PROTO), ('gRPC', 'abseil')),
     EMULATOR: Room((BROKER, SUBSCRIPTION, REQUEST_RULES, AUTH, WORKER_BASE, PROTO),
                    ('gRPC', 'abseil', 'OpenSSL', 'system')),
-    CLI_BASE: Room((WORKER_BASE, PULLER, PUBSUB, CLIENT_AUTH, PROTO, RULES), ('gRPC', 'json', 'libpq', 'system')),
-    DOCTOR: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json')),
-    ADMIN: Room((WORKER_BASE, CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'system')),
-    PROVISION: Room((CLI_BASE, PULLER, PROTO, RULES), ('gRPC', 'json', 'YAML', 'system')),
+    CLI_BASE: Room((WORKER_BASE, PULLER, PUBSUB, CLIENT_AUTH, PROTO, *PLAIN), ('gRPC', 'json', 'libpq', 'system')),
+    DOCTOR: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json')),
+    ADMIN: Room((WORKER_BASE, CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json', 'system')),
+    PROVISION: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json', 'YAML', 'system')),
     COMPLETION: Room((), ('CLI11',)),
     'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
 }
@@ -127,12 +129,12 @@ ROOMS = {
 WORKSHOPS = ('bench', 'tests')
 ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 
-# What is linked together, by the rooms that it is made of. proto/rules is compiled into each.
+# What is linked together, by the rooms that it is made of. The rules are compiled into each.
 MODULES = {
-    'postbox.so': (RULES, BASE, TRUST, SHARED, LIFECYCLE, REGISTRY, EMIT, APPLY),
-    'postbox_worker.so': (RULES, *OF_SOURCES, f'{SOURCE}/log', f'{SOURCE}/table', PUBLISHER, PUBSUB, CLIENT_AUTH,
+    'postbox.so': (*PLAIN, BASE, TRUST, SHARED, LIFECYCLE, REGISTRY, EMIT, APPLY),
+    'postbox_worker.so': (*PLAIN, *OF_SOURCES, f'{SOURCE}/log', f'{SOURCE}/table', PUBLISHER, PUBSUB, CLIENT_AUTH,
                           PUBLISH, PULL),
-    'postbox': (RULES, WORKER_BASE, PUBSUB, CLIENT_AUTH, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
+    'postbox': (*PLAIN, WORKER_BASE, PUBSUB, CLIENT_AUTH, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
                 SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, 'worker/cli'),
 }
 

@@ -8,8 +8,8 @@
 #include "extension/base/subtransaction.h"
 #include "extension/lifecycle/wakeup.h"
 #include "extension/registry/inbox_registration.h"
+#include "extension/rules/sqlstate_class.h"
 #include "extension/trust/operator_role.h"
-#include "proto/rules/sqlstate_class.h"
 
 namespace postbox {
 namespace {

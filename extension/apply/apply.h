@@ -15,13 +15,12 @@
 // an event fails, the subtransaction is rolled back and the batch is run again, each event in its
 // own: one bad event costs its batch once.
 //
-// Errors. Transient errors (proto/rules/sqlstate_class.h) are raised: the event is not the cause,
-// so the transaction rolls back and nothing is recorded. Errors in the configuration are raised
-// too: those of the inbox itself, projections and handlers that are broken (Route), and missing
-// rights (rights.h). All others belong to
-// the event. The call says what becomes of them: they are raised, which is the default, or the
-// event is recorded as rejected. No setting of the session says it: behind a pooler that shares
-// sessions a setting may be somebody else's.
+// Errors. Transient errors (extension/rules/sqlstate_class.h) are raised: the event is not the
+// cause, so the transaction rolls back and nothing is recorded. Errors in the configuration are
+// raised too: those of the inbox itself, projections and handlers that are broken (Route), and
+// missing rights (rights.h). All others belong to the event. The call says what becomes of them:
+// they are raised, which is the default, or the event is recorded as rejected. No setting of the
+// session says it: behind a pooler that shares sessions it may be another client's.
 //
 // Two sessions apply the same event. The second waits at its INSERT into the inbox until the first
 // has ended: if that one commits, the event is a duplicate; if it rolls back, the second applies

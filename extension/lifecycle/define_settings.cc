@@ -7,10 +7,10 @@
 #include "extension/lifecycle/define_settings.h"
 
 #include "extension/base/guard.h"
+#include "extension/rules/failpoint_list.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "proto/rules/endpoint.h"
-#include "proto/rules/failpoint_list.h"
 #include "proto/rules/limits.h"
 #include "proto/rules/resource_name.h"
 #include "proto/rules/utf8.h"

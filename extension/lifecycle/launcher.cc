@@ -5,11 +5,11 @@
 #include "extension/lifecycle/database_scan.h"
 #include "extension/lifecycle/shortage.h"
 #include "extension/lifecycle/worker_slots.h"
+#include "extension/rules/backoff.h"
+#include "extension/rules/turns.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "extension/shared/time_scale.h"
-#include "proto/rules/backoff.h"
-#include "proto/rules/turns.h"
 
 extern "C" {
 #include <postmaster/bgworker.h>

@@ -2,15 +2,15 @@
 // none is wanted, or those that run cannot.
 //
 // Of slots the launcher writes a line into the log when they are too few, with the databases and
-// the setting to raise, a few more while it lasts (proto/rules/repeat_limit.h), and one when it is
-// over. A session that emits gets a WARNING.
+// the setting to raise, a few more while it lasts (extension/rules/repeat_limit.h), and one when it
+// is over. A session that emits gets a WARNING.
 #ifndef POSTBOX_EXTENSION_LIFECYCLE_SHORTAGE_H_
 #define POSTBOX_EXTENSION_LIFECYCLE_SHORTAGE_H_
 
 #include "extension/base/postgres.h"
+#include "extension/rules/repeat_limit.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
-#include "proto/rules/repeat_limit.h"
 
 namespace postbox {
 

@@ -1,7 +1,7 @@
 // Names of topics and subscriptions, endpoints and lists of failpoints: what the check takes is
 // taken by the emulator, and what is said of the rest can be shown.
+#include "extension/rules/failpoint_list.h"
 #include "proto/rules/endpoint.h"
-#include "proto/rules/failpoint_list.h"
 #include "proto/rules/resource_name.h"
 #include "proto/rules/utf8.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,7 +1,7 @@
 #include "worker/publisher/budget.h"
 
+#include "extension/rules/fair_share.h"
 #include "extension/shared/settings.h"
-#include "proto/rules/fair_share.h"
 #include "proto/rules/limits.h"
 
 namespace postbox::publisher {

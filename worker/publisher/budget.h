@@ -5,8 +5,8 @@
 //
 // So the budget, postbox.max_outstanding_messages and _bytes, also counts the results that could
 // not be stored yet. If there are several publications, each has a part of the budget guaranteed
-// (proto/rules/fair_share.h), however long the events of the others stay. With how many identities
-// they publish does not matter: there is one budget.
+// (extension/rules/fair_share.h), however long the events of the others stay. With how many
+// identities they publish does not matter: there is one budget.
 //
 // What an event takes beyond the budget: the request that it is sent in is a copy, from sending to
 // the answer. So the worker needs about twice the budget, a few portions of rows while it reads

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "proto/rules/sqlstate_class.h"
+#include "extension/rules/sqlstate_class.h"
 #include "worker/puller/log.h"
 
 namespace postbox::puller {

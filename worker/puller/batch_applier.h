@@ -40,7 +40,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/puller/attempt_counter.h"
 #include "worker/puller/batch_dispositions.h"
 #include "worker/puller/inbox_client.h"

@@ -23,7 +23,7 @@
 #include <mutex>
 #include <optional>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/puller/failpoint.h"
 
 namespace postbox::puller {

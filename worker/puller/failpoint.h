@@ -1,5 +1,5 @@
 // Failpoints of the puller, for tests. The environment variable POSTBOX_FAILPOINT lists them as
-// proto/rules/failpoint_list.h says, for instance after_commit_before_ack=kill. The names are
+// extension/rules/failpoint_list.h says, for instance after_commit_before_ack=kill. The names are
 // before_apply, after_commit_before_ack and after_ack. Actions are
 //
 //   kill   the process ends itself with SIGKILL
@@ -20,7 +20,7 @@
 #include <string>
 #include <string_view>
 
-#include "proto/rules/failpoint_list.h"
+#include "extension/rules/failpoint_list.h"
 
 namespace postbox::puller {
 

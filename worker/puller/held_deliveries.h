@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/puller/batch_dispositions.h"
 #include "worker/puller/batch_timer.h"
 #include "worker/puller/config.h"

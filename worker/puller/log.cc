@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "extension/rules/repeat_limit.h"
 #include "proto/rules/attributes.h"
-#include "proto/rules/repeat_limit.h"
 #include "worker/base/line_queue.h"
 #include "worker/puller/key_queues.h"
 #include "worker/puller/received_event.h"

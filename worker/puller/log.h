@@ -10,7 +10,7 @@
 //
 // A failure that goes on is summed, not repeated: of the lines that LogRepeated is given for one
 // message, subscription and SQLSTATE, kSameLines are written. The next ones are counted, and
-// written as one line with their number when a pause is over (proto/rules/repeat_limit.h).
+// written as one line with their number when a pause is over (extension/rules/repeat_limit.h).
 //
 // Standard error that nothing reads holds up no thread: lines wait in a queue, and are dropped and
 // counted when it is full (worker/base/line_queue.h).

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/puller/config.h"
 #include "worker/puller/connection_shares.h"
 #include "worker/puller/database.h"

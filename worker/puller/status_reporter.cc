@@ -1,6 +1,6 @@
 #include "worker/puller/status_reporter.h"
 
-#include "proto/rules/sqlstate_class.h"
+#include "extension/rules/sqlstate_class.h"
 #include "worker/puller/log.h"
 
 namespace postbox::puller {

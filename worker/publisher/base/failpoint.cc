@@ -4,8 +4,8 @@
 #include <csignal>
 
 #include "extension/base/guard.h"
+#include "extension/rules/failpoint_list.h"
 #include "extension/shared/settings.h"
-#include "proto/rules/failpoint_list.h"
 #include "worker/publisher/base/registration.h"
 
 extern "C" {

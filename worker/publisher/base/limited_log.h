@@ -1,11 +1,11 @@
 // The lines of a background process in the server log that may come again and again, each with what
-// it is about (proto/rules/repeat_limit.h). A line that was held back is counted; DETAIL says how
-// often and for how long.
+// it is about (extension/rules/repeat_limit.h). A line that was held back is counted; DETAIL says
+// how often and for how long.
 #ifndef POSTBOX_WORKER_PUBLISHER_BASE_LIMITED_LOG_H_
 #define POSTBOX_WORKER_PUBLISHER_BASE_LIMITED_LOG_H_
 
 #include "extension/base/guard.h"
-#include "proto/rules/repeat_limit.h"
+#include "extension/rules/repeat_limit.h"
 
 namespace postbox::publisher {
 

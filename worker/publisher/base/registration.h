@@ -83,7 +83,7 @@ int TellPublishers();
 void Ready();
 
 // Tells that the worker had something to do just now; with `goes_on`, that it has until it says
-// otherwise. If there are not enough slots, an idle one gives up its own (proto/rules/turns.h).
+// otherwise. If there are not enough slots, an idle one gives up its own (extension/rules/turns.h).
 void NoteWork(bool goes_on);
 // Whether the launcher wants the slot for a database that waits. There is no hurry.
 bool YieldRequested();

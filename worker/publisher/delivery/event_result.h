@@ -2,7 +2,7 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_DELIVERY_EVENT_RESULT_H_
 #define POSTBOX_WORKER_PUBLISHER_DELIVERY_EVENT_RESULT_H_
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/publisher/delivery/event_log.h"
 #include "worker/publisher/policy/event_retry.h"
 #include "worker/publisher/source/claimed_event.h"

@@ -6,7 +6,7 @@
 
 #include <limits>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 
 namespace postbox::publisher {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 
 namespace postbox::publisher {
 

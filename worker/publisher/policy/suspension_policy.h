@@ -25,7 +25,7 @@
 
 #include <cstddef>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/publisher/policy/moment.h"
 
 namespace postbox::publisher {

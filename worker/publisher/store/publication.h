@@ -3,7 +3,7 @@
 #define POSTBOX_WORKER_PUBLISHER_STORE_PUBLICATION_H_
 
 #include "extension/base/statement.h"
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 
 namespace postbox::publisher {
 

@@ -9,7 +9,7 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_STORE_PUBLICATION_STATE_H_
 #define POSTBOX_WORKER_PUBLISHER_STORE_PUBLICATION_STATE_H_
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/publisher/store/publication.h"
 
 namespace postbox::publisher {

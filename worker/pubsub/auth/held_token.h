@@ -15,7 +15,7 @@
 #include <optional>
 #include <string>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/pubsub/auth/credential_spec.h"
 #include "worker/pubsub/auth/credentials_file.h"
 #include "worker/pubsub/auth/token_request.h"

@@ -52,7 +52,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "worker/pubsub/publish/outgoing_message.h"
 #include "worker/pubsub/publish/publish_delays.h"
 #include "worker/pubsub/publish/publish_host.h"

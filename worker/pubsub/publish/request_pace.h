@@ -18,7 +18,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "proto/rules/limits.h"
 
 namespace postbox::pubsub {

@@ -13,7 +13,7 @@
 #include <chrono>
 #include <optional>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 
 namespace postbox::pubsub {
 

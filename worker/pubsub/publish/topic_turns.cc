@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "proto/rules/fair_share.h"
+#include "extension/rules/fair_share.h"
 
 namespace postbox::pubsub {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "proto/rules/error_class.h"
 #include "worker/pubsub/pull/ack_wire.h"
 

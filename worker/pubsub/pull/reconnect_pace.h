@@ -14,7 +14,7 @@
 #include <optional>
 #include <utility>
 
-#include "proto/rules/backoff.h"
+#include "extension/rules/backoff.h"
 #include "proto/rules/error_class.h"
 
 namespace postbox::pubsub {

@@ -1,4 +1,4 @@
-#include "proto/rules/fair_share.h"
+#include "extension/rules/fair_share.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "proto/rules/repeat_limit.h"
+#include "extension/rules/repeat_limit.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 // left for a later user, and it does not matter how long the others hold theirs. If less is left
 // than a user's guaranteed part, it gets that part nevertheless. Together they hold at most
 // 1 + 1/kGuaranteedPart times the places.
-#ifndef POSTBOX_PROTO_RULES_FAIR_SHARE_H_
-#define POSTBOX_PROTO_RULES_FAIR_SHARE_H_
+#ifndef POSTBOX_EXTENSION_RULES_FAIR_SHARE_H_
+#define POSTBOX_EXTENSION_RULES_FAIR_SHARE_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -33,4 +33,4 @@ constexpr std::size_t MayTake(std::size_t places, std::size_t users, std::size_t
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_PROTO_RULES_FAIR_SHARE_H_
+#endif  // POSTBOX_EXTENSION_RULES_FAIR_SHARE_H_

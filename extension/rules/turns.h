@@ -7,8 +7,8 @@
 // So an idle database gives way at once, and a busy one after its turn. With `n` databases that are
 // busy and `m` slots, each waits for about (n / m - 1) turns. Where no database waits, none gives
 // up anything: then this is not asked.
-#ifndef POSTBOX_PROTO_RULES_TURNS_H_
-#define POSTBOX_PROTO_RULES_TURNS_H_
+#ifndef POSTBOX_EXTENSION_RULES_TURNS_H_
+#define POSTBOX_EXTENSION_RULES_TURNS_H_
 
 #include <chrono>
 #include <cstddef>
@@ -59,4 +59,4 @@ constexpr std::size_t WhoYields(std::span<const Turn> turns) {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_PROTO_RULES_TURNS_H_
+#endif  // POSTBOX_EXTENSION_RULES_TURNS_H_

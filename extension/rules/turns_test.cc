@@ -1,4 +1,4 @@
-#include "proto/rules/turns.h"
+#include "extension/rules/turns.h"
 
 #include <gtest/gtest.h>
 

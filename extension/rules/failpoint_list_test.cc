@@ -1,4 +1,4 @@
-#include "proto/rules/failpoint_list.h"
+#include "extension/rules/failpoint_list.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 //               in a handler (42), raised by a handler (P0001). If the projections and handlers
 //               lack a right to the inbox itself, a call without events fails, too
 //               (extension/trust/rights.h).
-#ifndef POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
-#define POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
+#ifndef POSTBOX_EXTENSION_RULES_SQLSTATE_CLASS_H_
+#define POSTBOX_EXTENSION_RULES_SQLSTATE_CLASS_H_
 
 #include <string_view>
 
@@ -32,4 +32,4 @@ constexpr bool IsContentionSqlstate(std::string_view sqlstate) {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_PROTO_RULES_SQLSTATE_CLASS_H_
+#endif  // POSTBOX_EXTENSION_RULES_SQLSTATE_CLASS_H_

@@ -8,8 +8,8 @@
 //   kill   the process ends itself with SIGKILL
 //   error  an error is raised
 //   pause  the process waits until the list no longer says pause
-#ifndef POSTBOX_PROTO_RULES_FAILPOINT_LIST_H_
-#define POSTBOX_PROTO_RULES_FAILPOINT_LIST_H_
+#ifndef POSTBOX_EXTENSION_RULES_FAILPOINT_LIST_H_
+#define POSTBOX_EXTENSION_RULES_FAILPOINT_LIST_H_
 
 #include <algorithm>
 #include <string>
@@ -55,4 +55,4 @@ inline std::string CheckFailpointList(std::string_view list) {
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_PROTO_RULES_FAILPOINT_LIST_H_
+#endif  // POSTBOX_EXTENSION_RULES_FAILPOINT_LIST_H_

@@ -8,8 +8,8 @@
 //
 // What a subject is says the caller: what failed and why, without the parts that are different each
 // time. Lines on other subjects are not held back: subjects do not share a pause.
-#ifndef POSTBOX_PROTO_RULES_REPEAT_LIMIT_H_
-#define POSTBOX_PROTO_RULES_REPEAT_LIMIT_H_
+#ifndef POSTBOX_EXTENSION_RULES_REPEAT_LIMIT_H_
+#define POSTBOX_EXTENSION_RULES_REPEAT_LIMIT_H_
 
 #include <algorithm>
 #include <chrono>
@@ -158,4 +158,4 @@ inline std::string SubjectOf(std::string_view text) {
 
 }  // namespace postbox
 
-#endif  // POSTBOX_PROTO_RULES_REPEAT_LIMIT_H_
+#endif  // POSTBOX_EXTENSION_RULES_REPEAT_LIMIT_H_

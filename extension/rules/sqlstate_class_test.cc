@@ -1,4 +1,4 @@
-#include "proto/rules/sqlstate_class.h"
+#include "extension/rules/sqlstate_class.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 // retry time of a row, and for nacks. Jitter multiplies the delay by a random number from 1/2 to 1,
 // so that what failed at the same time is not tried again at the same time.
 
-#ifndef POSTBOX_PROTO_RULES_BACKOFF_H_
-#define POSTBOX_PROTO_RULES_BACKOFF_H_
+#ifndef POSTBOX_EXTENSION_RULES_BACKOFF_H_
+#define POSTBOX_EXTENSION_RULES_BACKOFF_H_
 
 #include <algorithm>
 #include <atomic>
@@ -76,4 +76,4 @@ class Backoff {
 
 }  // namespace postbox::pubsub
 
-#endif  // POSTBOX_PROTO_RULES_BACKOFF_H_
+#endif  // POSTBOX_EXTENSION_RULES_BACKOFF_H_
