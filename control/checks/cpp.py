@@ -22,6 +22,8 @@ _LEXICAL = re.compile(r'''[/"'0-9uULR](?:
 )''', re.S | re.X)
 _INCLUDE = re.compile(r'''^[ \t]*(?:\#|%:)(?:[ \t]|\\\n)*(?:include_next|include|import)\b(?:[ \t]|\\\n)*
                           (<[^>\n]*>|"[^"\n]*"|[^\n]*)''', re.M | re.X)
+# Behind a field or a function: the mutex that guards it. It is no function's name.
+_ANNOTATION = re.compile(r'\bABSL_[A-Z_]+\b(?:\s*\([^()]*(?:\([^()]*\)[^()]*)*\))?')
 _DIRECTIVE = re.compile(r'^[ \t]*(?:#|%:)(?:\\\n|[^\n])*', re.M)
 _BRACE = re.compile(r'[{}]')
 _TOKEN = re.compile(r'operator[ \t]*(?:\(\)|\[\]|[^\w\s("]+)|""|[A-Za-z_]\w*|::|->|\S')
@@ -108,6 +110,7 @@ def blocks(text):
     code = split(text).code
     found = list(_macros(code))
     code = _DIRECTIVE.sub(lambda match: _blank(match[0]), _one_branch(code))
+    code = _ANNOTATION.sub(lambda match: _blank(match[0]), code)
     scanner = _Scanner(code)
     match = _TOKEN.search(code)
     while match:

@@ -1,8 +1,7 @@
 """Functions stay under 60 lines, files under 600. A class has at most 15 fields and 25 methods.
 
 A function's length counts from the first line of its declaration to the line of its last brace. Lambdas count
-as part of the function that they stand in; tables of data are no functions. control/check-exceptions lists what is
-longer, each with its length: an entry may shrink and must go when it is not needed any more.
+as part of the function that they stand in; tables of data are no functions.
 """
 import ast
 import functools
@@ -12,40 +11,28 @@ from . import cpp
 from .tree import Problem, line_of
 
 RULES = {
-    'function': 'a function is too long, or longer than its exception says',
-    'file': 'a file is too long, or longer than its exception says',
-    'class': 'a class has too many fields or methods, or more than its exception says',
-    'stale-exception': 'an exception is not needed any more',
-    'bad-exception': 'a line of the list of exceptions does not say PATH WHAT LENGTH, or says it twice',
+    'function': 'a function is too long',
+    'file': 'a file is too long',
+    'class': 'a class has too many fields or methods',
     'unreadable': 'the braces of a file do not match',
 }
 FUNCTION_LIMIT = 60  # lines; a function has fewer
 FILE_LIMIT = 600
 FIELD_LIMIT = 16
 METHOD_LIMIT = 26
-EXCEPTIONS = 'control/check-exceptions'
 WHOLE_FILE = '(file)'
 
 _FILES = ('.cc', '.h', '.py', '.sh', '.sql', '.pl', '.pm', '.js', '.spec', '.proto', '.cmake', 'CMakeLists.txt')
 
 
 def check(tree):
-    allowed, problems = _exceptions(tree)
-    yield from problems
-    used = set()
     for path, what, line, length in _measured(tree):
         if length is None:
             yield Problem(path, 0, 'unreadable', what)
             continue
         rule, limit, unit = _rule_of(what)
-        if length < limit:
-            continue
-        used.add((path, what))
-        listed = allowed.get((path, what), (0, 0))[1]
-        if length > listed:
-            yield Problem(path, line, rule, f'{what} has {length}{unit}, {listed or limit - 1} are allowed')
-    for key in sorted(allowed.keys() - used):
-        yield Problem(EXCEPTIONS, allowed[key][0], 'stale-exception', f'{" ".join(key)} is not too long any more')
+        if length >= limit:
+            yield Problem(path, line, rule, f'{what} has {length}{unit}, {limit - 1} are allowed')
 
 
 def _rule_of(what):
@@ -55,21 +42,6 @@ def _rule_of(what):
     if what == WHOLE_FILE:
         return 'file', FILE_LIMIT, ' lines'
     return 'function', FUNCTION_LIMIT, ' lines'
-
-
-def _exceptions(tree):
-    """{(path, what): (line, length)} of the list, and what is wrong with it."""
-    allowed, problems = {}, []
-    text = tree.text(EXCEPTIONS) if EXCEPTIONS in tree.known else ''
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith('#'):
-            continue
-        match = re.fullmatch(r'(\S+)\s+(\S.*?)\s+(\d+)', line)
-        if not match or (match[1], match[2]) in allowed:
-            problems.append(Problem(EXCEPTIONS, number, 'bad-exception', f'cannot be used: {line}'))
-        else:
-            allowed[match[1], match[2]] = (number, int(match[3]))
-    return allowed, problems
 
 
 def _measured(tree):

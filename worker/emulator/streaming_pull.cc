@@ -24,6 +24,64 @@ namespace pb = google::pubsub::v1;
 
 constexpr char kRpc[] = "StreamingPull";
 
+// What is to be said in the next response beside messages.
+class DueAnswer {
+ public:
+  // A response is due, even if there are no messages.
+  void Want() { wanted_ = true; }
+  void ConfirmAcks(const AckOutcome& outcome) {
+    auto* confirmation = confirmations_.mutable_acknowledge_confirmation();
+    for (const AckId& id : outcome.done) confirmation->add_ack_ids(FormatAckId(id));
+    for (const auto& id : outcome.stale) confirmation->add_invalid_ack_ids(id);
+    for (const auto& id : outcome.unordered) confirmation->add_unordered_ack_ids(id);
+  }
+  void ConfirmDeadlines(const AckOutcome& outcome) {
+    auto* confirmation = confirmations_.mutable_modify_ack_deadline_confirmation();
+    for (const AckId& id : outcome.done) confirmation->add_ack_ids(FormatAckId(id));
+    for (const auto& id : outcome.stale) confirmation->add_invalid_ack_ids(id);
+  }
+  // All of a response but its messages; nothing: there is none to be sent.
+  std::optional<pb::StreamingPullResponse> Take(bool exactly_once, bool ordered, bool messages) {
+    pb::StreamingPullResponse response;
+    if (exactly_once) response.Swap(&confirmations_);
+    confirmations_.Clear();
+    if (!messages && !wanted_ && response.ByteSizeLong() == 0) return std::nullopt;
+    wanted_ = false;
+    auto* properties = response.mutable_subscription_properties();
+    properties->set_exactly_once_delivery_enabled(exactly_once);
+    properties->set_message_ordering_enabled(ordered);
+    return response;
+  }
+
+ private:
+  bool wanted_ = false;
+  pb::StreamingPullResponse confirmations_;
+};
+
+// The end of a call: it is finished once, and not while a write is in flight.
+class CallEnd {
+ public:
+  bool concluded() const { return concluded_; }
+  bool writing() const { return writing_; }
+  const grpc::Status& status() const { return status_; }
+  void BeginWrite() { writing_ = true; }
+  // These return whether the call is to be finished now.
+  bool EndWrite() {
+    writing_ = false;
+    return concluded_;
+  }
+  bool Conclude(const grpc::Status& status) {
+    concluded_ = true;
+    status_ = status;
+    return !writing_;
+  }
+
+ private:
+  bool writing_ = false;
+  bool concluded_ = false;
+  grpc::Status status_;
+};
+
 class StreamingPullReactor final
     : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
       public Listener,
@@ -67,11 +125,8 @@ class StreamingPullReactor final
 
   std::mutex mu_;
   std::optional<StreamHandle> handle_ ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool concluded_ ABSL_GUARDED_BY(mu_) = false;
-  grpc::Status final_status_ ABSL_GUARDED_BY(mu_);
-  bool answer_due_ ABSL_GUARDED_BY(mu_) = false;  // even if there are no messages
-  pb::StreamingPullResponse confirmations_ ABSL_GUARDED_BY(mu_);
+  CallEnd end_ ABSL_GUARDED_BY(mu_);
+  DueAnswer answer_ ABSL_GUARDED_BY(mu_);
   std::optional<int64_t> stalled_at_ ABSL_GUARDED_BY(mu_);  // Faults::clears() when it stalled
 };
 
@@ -119,15 +174,15 @@ void StreamingPullReactor::Open() {
   bool too_late = false;
   {
     const std::lock_guard<std::mutex> lock(mu_);
-    too_late = concluded_;
+    too_late = end_.concluded();
     if (!too_late) handle_ = *handle;
-    answer_due_ = true;
+    answer_.Want();
   }
   if (too_late) return handle->Close();
   Acknowledge();
   Pump();
   const std::lock_guard<std::mutex> lock(mu_);
-  if (!concluded_) StartRead(&request_bytes_);
+  if (!end_.concluded()) StartRead(&request_bytes_);
 }
 
 void StreamingPullReactor::HandleNext() {
@@ -143,13 +198,13 @@ void StreamingPullReactor::HandleNext() {
                               ->Fire(kRpc, {Fault::PING_SILENCE}, [](const Fault&) { return true; })
                               .has_value();
       const std::lock_guard<std::mutex> lock(mu_);
-      if (answers_pings_ && !silent) answer_due_ = true;
+      if (answers_pings_ && !silent) answer_.Want();
     }
     Acknowledge();
     Pump();
   }
   const std::lock_guard<std::mutex> lock(mu_);
-  if (!concluded_) StartRead(&request_bytes_);
+  if (!end_.concluded()) StartRead(&request_bytes_);
 }
 
 // Acks, nacks and deadlines that came on the stream.
@@ -167,10 +222,7 @@ void StreamingPullReactor::Acknowledge() {
     const AckOutcome result = handle->Acknowledge(
         std::vector<absl::string_view>(request_.ack_ids().begin(), request_.ack_ids().end()));
     const std::lock_guard<std::mutex> lock(mu_);
-    auto* confirmation = confirmations_.mutable_acknowledge_confirmation();
-    for (const AckId& id : result.done) confirmation->add_ack_ids(FormatAckId(id));
-    for (const auto& id : result.stale) confirmation->add_invalid_ack_ids(id);
-    for (const auto& id : result.unordered) confirmation->add_unordered_ack_ids(id);
+    answer_.ConfirmAcks(result);
   }
   if (!request_.modify_deadline_ack_ids().empty()) {
     std::vector<std::pair<absl::string_view, int>> changes;
@@ -180,9 +232,7 @@ void StreamingPullReactor::Acknowledge() {
     }
     const AckOutcome result = handle->ModifyAckDeadline(changes);
     const std::lock_guard<std::mutex> lock(mu_);
-    auto* confirmation = confirmations_.mutable_modify_ack_deadline_confirmation();
-    for (const AckId& id : result.done) confirmation->add_ack_ids(FormatAckId(id));
-    for (const auto& id : result.stale) confirmation->add_invalid_ack_ids(id);
+    answer_.ConfirmDeadlines(result);
   }
 }
 
@@ -191,9 +241,8 @@ void StreamingPullReactor::OnWriteDone(bool ok) {
   grpc::Status status;
   {
     const std::lock_guard<std::mutex> lock(mu_);
-    writing_ = false;
-    finish = concluded_;
-    status = final_status_;
+    finish = end_.EndWrite();
+    status = end_.status();
   }
   if (finish) {
     Finish(status);
@@ -214,11 +263,11 @@ void StreamingPullReactor::Pump() {
   std::vector<LeasedMessage> unsent;
   {
     const std::lock_guard<std::mutex> lock(mu_);
-    if (concluded_ || !handle_) return;
+    if (end_.concluded() || !handle_) return;
     if (gate_->stopping()) {
       end = absl::UnavailableError("the emulator is shutting down");
     } else {
-      if (writing_ || Stalled()) return;
+      if (end_.writing() || Stalled()) return;
       auto batch = handle_->Take();
       const auto matches = [&batch](const Fault& fault) {
         if (!AsksForMessage(fault)) return true;
@@ -241,17 +290,11 @@ void StreamingPullReactor::Pump() {
         end = FaultStatus(*fault, absl::StatusCode::kUnavailable);
         unsent = std::move(batch->deliveries);
       } else {
-        pb::StreamingPullResponse others;
-        if (batch->exactly_once) others.Swap(&confirmations_);
-        const bool confirms = others.ByteSizeLong() > 0;
-        confirmations_.Clear();
-        if (batch->deliveries.empty() && !answer_due_ && !confirms) return;
-        answer_due_ = false;
-        auto* properties = others.mutable_subscription_properties();
-        properties->set_exactly_once_delivery_enabled(batch->exactly_once);
-        properties->set_message_ordering_enabled(batch->ordered);
-        response_bytes_ = EncodeDeliveries(batch->deliveries, others);
-        writing_ = true;
+        const auto others =
+            answer_.Take(batch->exactly_once, batch->ordered, !batch->deliveries.empty());
+        if (!others) return;
+        response_bytes_ = EncodeDeliveries(batch->deliveries, *others);
+        end_.BeginWrite();
         StartWrite(&response_bytes_);
         return;
       }
@@ -266,11 +309,9 @@ void StreamingPullReactor::Conclude(const absl::Status& status,
   bool finish = false;
   {
     const std::lock_guard<std::mutex> lock(mu_);
-    if (concluded_) return;
-    concluded_ = true;
-    final_status_ = ToGrpc(status);
+    if (end_.concluded()) return;
+    finish = end_.Conclude(ToGrpc(status));
     handle = std::exchange(handle_, std::nullopt);
-    finish = !writing_;
   }
   if (!status.ok()) gate_->CountError(kRpc);
   if (handle) {
