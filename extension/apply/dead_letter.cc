@@ -320,7 +320,7 @@ POSTBOX_FUNCTION(record_dead_letter_bytes) {
   });
 }
 
-// Nobody may DELETE from the table: who may could LOCK it, and hold up whoever records an event.
+// No role may DELETE from the table: with that it could LOCK it, and hold up all who record events.
 POSTBOX_FUNCTION(discard_dead_letter) {
   using namespace postbox;
   return Guarded([&] {

@@ -2,8 +2,8 @@
 // the status. A statement over as many catalogs would cost ten times as much.
 //
 // All of it is for inside Pg(): it may raise errors by ereport, and owns no C++ objects. It locks
-// nothing but the catalogs, so whoever has locked a user's table holds up nobody here. It sees what
-// is committed now, whatever the snapshot of the transaction is.
+// nothing but the catalogs, so a session that has locked a user's table holds up nothing here. It
+// sees what is committed now, whatever the snapshot of the transaction is.
 #ifndef POSTBOX_EXTENSION_BASE_CATALOG_H_
 #define POSTBOX_EXTENSION_BASE_CATALOG_H_
 

@@ -136,10 +136,10 @@ Oid DefaultOutbox();
 // the only one with a publication, and if none has one, the only one. An error if there is none, or
 // more than one.
 //
-// Whoever may create a table can create an outbox and grant INSERT to anybody, by name too, so a
-// GRANT says nothing about what the emitter wants. A publication does: it needs a right that PUBLIC
-// does not have. So such an outbox is not in the way of one that the emitter owns, nor of one that
-// is published.
+// A role that may create a table can create an outbox and grant INSERT to any role, by name too, so
+// a GRANT says nothing about what the emitter wants. A publication does: it needs a right that
+// PUBLIC does not have. So such an outbox is not in the way of one that the emitter owns, nor of
+// one that is published.
 Oid OnlyOutbox();
 
 }  // namespace postbox

@@ -364,7 +364,7 @@ void EndCounterScan(const CounterScan& scan) {
 }
 
 // Sets the row of an aggregate to `next(its version)`, or makes it with the version `first`.
-// Returns what it has then; 0 if a statement has to do it: if `next` is 0, or somebody else has
+// Returns what it has then; 0 if a statement has to do it: if `next` is 0, or another session has
 // written the row since. To be called once for an aggregate.
 template <class Next>
 int64 ChangeInTable(const CounterScan& scan, Datum aggregate_type, Datum aggregate_id, int64 first,

@@ -6,8 +6,8 @@
 // table and its indexes, and reads the CHECKs from their text, each time.
 //
 // Rule: what is done here is what the executor would do for the same row with the same rights, or
-// nothing. Whether a table is plain is looked at each time it is opened. If it is not, or somebody
-// else is at the row, the functions say so, and the caller runs its statement.
+// nothing. Whether a table is plain is looked at each time it is opened. If it is not, or another
+// session is at the row, the functions say so, and the caller runs its statement.
 //
 // The caller has checked the rights. No code of a user runs in here.
 //
@@ -75,7 +75,7 @@ size_t CountUpInTable(PlainTable* counter, Datum aggregate_type, int64 first,
                       std::span<EventCount> counts);
 
 // Sets the version of an aggregate to `version`, or makes its row, likewise. False if the statement
-// has to do it: somebody else has written the row since, or it has that version or a later one.
+// has to do it: another session has written the row since, or it has that version or a later one.
 bool RaiseInTable(PlainTable* counter, Datum aggregate_type, Datum aggregate_id, int64 version);
 
 // Whether a version counter has a row of this type, committed or not. True if that cannot be said

@@ -160,7 +160,7 @@ bool HasVersion(TupleTableSlot* slot, int64 version) {
   return value && DatumGetInt64(*value) == version;
 }
 
-// Whether the row of the aggregate is still where it was written, as it was written. Nobody but
+// Whether the row of the aggregate is still where it was written, as it was written. Only
 // this transaction can have changed it.
 bool IsAsStored(Oid counter, const Aggregate& aggregate, const Count& count) {
   return Pg([&] {

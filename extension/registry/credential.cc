@@ -8,8 +8,8 @@
 //  - auto_explain would log the parameters of nested statements, so it is switched off meanwhile.
 // What the server logs before or after the function, it logs: docs/security.md says which settings.
 //
-// Whoever makes a credential makes the server read files (kind file, external accounts), so all of
-// it is for superusers, whoever may EXECUTE.
+// To make a credential makes the server read files (kind file, external accounts), so all of
+// it is for superusers, whatever EXECUTE is granted.
 #include "extension/registry/credential.h"
 
 #include "extension/base/arguments.h"

@@ -109,8 +109,8 @@ class MisplacedRows {
     const std::string from = FromHere(target);
     const std::string most = Limit(kCounted) + ")";
     // The sequence is read after the snapshot of the query, so no honest row is above it. Nothing
-    // looks for the first or last of the honest rows: it would pass over all that nobody sees yet.
-    // (With a row as upper bound, an index would be read to its end.)
+    // looks for the first or last of the honest rows: it would pass over all that is not committed
+    // yet. (With a row as upper bound, an index would be read to its end.)
     const std::string none = "NOT EXISTS (SELECT FROM " + target.relation + " WHERE ";
     in_place_ = PlannedOnce(
         "SELECT " + none + "origin > " + std::to_string(kSettledOrigin) + " AND origin < " +

@@ -156,9 +156,8 @@ void DropSubscription(const std::string& name) {
   Run("DELETE FROM postbox.subscription WHERE name = $1", key);
 }
 
-// Roles that apply the events of a subscription have to find them. The owner of an inbox may, and
-// whoever else has INSERT on it; that there is a subscription was decided by whoever may create
-// them.
+// Roles that apply the events of a subscription have to find them: the owner of an inbox, and roles
+// that have INSERT on it. That there is a subscription was decided by a role that may create them.
 void RequirePuller() {
   SpiConnection connection;
   FixedSearchPath search_path;

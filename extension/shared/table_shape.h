@@ -16,7 +16,7 @@ struct ColumnShape {
   std::string default_value;  // an expression; empty: none is looked for
   bool not_null = true;
   std::string more = "";  // further clauses
-  // What the rows that are there get if the column was dropped and has no default; empty: nobody
+  // What the rows that are there get if the column was dropped and has no default; empty: nothing
   // can put the column back.
   std::string filler = "";
   bool can_be_added = true;  // the order of the columns does not matter

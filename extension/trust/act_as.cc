@@ -5,7 +5,7 @@ namespace postbox {
 namespace {
 
 // Settings that any role may change, and with which its code would end the process that calls it:
-// the worker of all publications, or the session of whoever looks at a view. While a restricted
+// the worker of all publications, or a session that looks at a view. While a restricted
 // operation lasts, they are for superusers. (Postgres allocates a setting once.)
 class DeadlySettings {
  public:

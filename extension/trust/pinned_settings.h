@@ -2,7 +2,7 @@
 //
 // The text 01/02/2024 is another day in another session: DateStyle, IntervalStyle, TimeZone and the
 // like are the caller's, or those of the role or the database it connects to. An event must have
-// the same effect whoever applies it, and a tombstone must be found again. So these settings have
+// the same effect in every session, and a tombstone must be found again. So these settings have
 // fixed values in inbox_apply and in wait_for_version, for projections, triggers and handlers
 // alike. A function that needs another value has a SET clause. The key and the payload that a
 // change of a row has in emit_changes are written under them, too.

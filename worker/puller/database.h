@@ -17,7 +17,7 @@
 //     The result is not ok then.
 //   - No wait is without an end. A server that does not answer is given statement_timeout and
 //     answer_time more. Then the statement is cancelled, which also ends the wait for a standby,
-//     and kCancelTime later the connection counts as broken. With statement_timeout = 0 nobody
+//     and kCancelTime later the connection counts as broken. With statement_timeout = 0 nothing
 //     can tell a silent server from a long statement; then only the interrupt ends the wait.
 //   - The interrupt is a descriptor that becomes readable when the thread is to stop.
 //     It ends every wait at once; the connection is broken then.

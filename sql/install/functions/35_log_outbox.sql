@@ -372,8 +372,8 @@ $$;
 COMMENT ON FUNCTION postbox.foreign_backlog(regclass, text) IS
     'Events of other clusters in a log outbox that a publication has not published: how many, 100000 of each at most, and when the oldest occurred';
 
--- In C, because it is asked for often, and its statements are kept (extension/registry/backlog.cc). Whoever may INSERT can write
--- any seq; what is misplaced has one that no worker reads.
+-- In C, because it is asked for often, and its statements are kept (extension/registry/backlog.cc). What is misplaced
+-- has a seq that no worker reads: its owner has written it past the trigger postbox_stamp.
 CREATE OR REPLACE FUNCTION postbox.count_backlog(publication text, OUT ready bigint, OUT parked bigint,
     OUT oldest_ready timestamptz, OUT oldest_parked timestamptz, OUT misplaced bigint, OUT has_foreign boolean)
     LANGUAGE C AS 'MODULE_PATHNAME';

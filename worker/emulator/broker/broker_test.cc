@@ -382,7 +382,7 @@ TEST_F(BrokerTest, AcceptedMessagesAreDeliveredInTheirOrderWhenTheirPublishersAr
   broker_.publishing()->Deliver(first.messages);
   EXPECT_EQ(listener->wakes, 2);
   EXPECT_THAT(Data(stream.Take()->deliveries), ElementsAre("a", "b"));
-  // A publisher that does not take its answer holds up nobody for long.
+  // A publisher that does not take its answer holds up no subscriber for long.
   const auto third = accept("c");
   broker_.Tick();
   EXPECT_THAT(stream.Take()->deliveries, IsEmpty());

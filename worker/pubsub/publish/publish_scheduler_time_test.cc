@@ -437,7 +437,7 @@ TEST(PublishSchedulerTime, ATopicFailsFromTheFirstFailureToTheFirstAnswer) {
     ASSERT_EQ(world.sent.size(), 1u) << "it is tried when it was said";
   }
   EXPECT_GT(world.now - begin, seconds(30));
-  // Nobody sends anything for an hour.
+  // Nothing is sent for an hour.
   do {
     while (!world.sent.empty()) world.Error(world.Next(), kUnavailable);
     world.Advance(seconds(1));
