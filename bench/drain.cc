@@ -26,6 +26,7 @@
 #include "extension/base/spi.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
+#include "extension/trust/worker_session.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/base/transaction.h"
 #include "worker/publisher/make_sources.h"
@@ -277,7 +278,7 @@ void postbox_bench_main(Datum /*unused*/) {
   postbox::AttachSharedState();
   BackgroundWorkerInitializeConnectionByOid(order.database, InvalidOid, 0);
   FindSettings();
-  PinSettings();
+  postbox::PinWorkerSettings();
   postbox::Guarded([&order] { Run(order); });
   proc_exit(0);
 }

@@ -41,9 +41,9 @@
 #ifndef POSTBOX_EXTENSION_APPLY_APPLY_H_
 #define POSTBOX_EXTENSION_APPLY_APPLY_H_
 
-#include "extension/apply/effect_settings.h"
 #include "extension/apply/inbox_cache.h"
 #include "extension/trust/act_as.h"
+#include "extension/trust/effect_settings.h"
 
 namespace postbox {
 

@@ -34,8 +34,7 @@ TargetRows::TargetRows(Oid target, const ProjectionColumns& columns)
   stored_version_ = Statement::ByKey(sql.StoredVersion(), key_types);
 }
 
-// The triggers of partitions and of tables that
-// inherit are not those of their parent.
+// The triggers of partitions and of tables that inherit are not those of their parent.
 TargetRows::RowCode::RowCode(Oid table) {
   Parameters key;
   key.AddOid(OIDOID, table);

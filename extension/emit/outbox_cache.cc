@@ -235,8 +235,8 @@ std::shared_ptr<Outbox> FindOutbox(Oid relation) {
   std::shared_ptr<Outbox> outbox = found == entries.end() ? nullptr : found->second.outbox;
   OutboxFacts facts;
   try {
-    facts = ReadOutboxFacts(relation);
     registry = PostboxRelation("outbox");
+    facts = ReadOutboxFacts(relation);
   } catch (...) {
     entries.erase(relation);
     throw;

@@ -6,10 +6,9 @@
 //  - no row has a seq that the sequence has not given out, and no two have the same one, unless
 //    the sequence is set back.
 //
-// Rows of another cluster keep what they have: a restore brings them (foreign_events.cc). So do
-// rows of another generation than that of now keep it: it is the key of the partitions, which a
-// trigger cannot change, and says when they are purged. Only the owner of the outbox inserts such
-// rows.
+// Rows of another cluster keep what they have: a restore brings them (foreign_events.cc). A row of
+// another generation than that of now keeps that: it is the key of the partitions, which a trigger
+// cannot change, and says when they are purged. Only the owner of the outbox inserts such rows.
 //
 // Each partition has a trigger of its own, not the log: so that a parallel pg_restore makes it when
 // the rows of the partition are there.

@@ -235,3 +235,7 @@ POSTBOX_FUNCTION(show_retention_problem) {
     return ProblemResult(fcinfo, problem);
   });
 }
+
+POSTBOX_FUNCTION(is_operator) {
+  return postbox::Guarded([&] { return BoolGetDatum(postbox::IsOperator(GetUserId())); });
+}

@@ -382,17 +382,14 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   if (!start.empty()) SayWhatItBeginsWith(name, outbox);
 }
 
-// The outbox of a publication. Throws unless the caller may change it; or is an operator.
-Oid OutboxOfPublication(const std::string& name, bool operators = false) {
+Oid OutboxOfPublication(const std::string& name) {
   Parameters key;
   key.AddText(name);
   if (Run("SELECT outbox::oid FROM postbox.publication WHERE name = $1", key) == 0) {
     Throw(ERRCODE_UNDEFINED_OBJECT, "publication \"" + name + "\" does not exist", "",
           "The publications of this database are listed in postbox.publication.");
   }
-  const Oid outbox = OidColumn(0, 1);
-  if (!operators || !IsOperator(GetUserId())) ReadOwnedOutbox(outbox);
-  return outbox;
+  return OidColumn(0, 1);
 }
 
 void AlterPublication(const std::string& name, const Properties& properties) {
@@ -400,8 +397,8 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   FixedSearchPath search_path;
   RequireUpdatedExtension();
   const Oid outbox = OutboxOfPublication(name);
+  const bool is_log = ReadOwnedOutbox(outbox).is_log;
   const std::string spent = RequireRightToSpend(name, properties);
-  const bool is_log = ReadOutboxFacts(outbox).is_log;
   if (properties.ordering.has_value()) CheckOrdering(*properties.ordering, is_log);
   if (properties.lanes.has_value()) CheckLanes(*properties.lanes, is_log);
   const Registrar registrar("publication");
@@ -444,7 +441,8 @@ void ResumePublication(const std::string& name) {
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireUpdatedExtension();
-  OutboxOfPublication(name, /*operators=*/true);
+  const Oid outbox = OutboxOfPublication(name);
+  if (!IsOperator(GetUserId())) ReadOwnedOutbox(outbox);
   const Registrar registrar("publication");
   Parameters key;
   key.AddText(name);
@@ -458,7 +456,7 @@ void ResumePublication(const std::string& name) {
 void DropPublication(const std::string& name) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  OutboxOfPublication(name);
+  ReadOwnedOutbox(OutboxOfPublication(name));
   const Registrar registrar("publication");
   Parameters key;
   key.AddText(name);

@@ -6,6 +6,11 @@
 
 namespace postbox {
 
+enum class Trust { kRestricted, kTrusted };
+// How far `owner` trusts the current role: it needs no restriction if the owner could become that
+// role anyway.
+Trust TrustIn(Oid owner);
+
 // Becomes `role` for its lifetime, in a security-restricted operation: code that belongs to that
 // role's objects (triggers, defaults) cannot get out of it. kTrusted omits the restriction, for a
 // role that could become the current one anyway; deferred constraints and temporary tables then
@@ -14,10 +19,6 @@ namespace postbox {
 // Settings that the code changes are rolled back at the end. A restricted operation does not forbid
 // SET: a trigger that left its own search_path behind would decide which operators the caller's
 // next statements mean. Settings with which an error would end the process cannot be changed.
-enum class Trust { kRestricted, kTrusted };
-// How the current role trusts `owner`: one that could become it needs no restriction.
-Trust TrustIn(Oid owner);
-
 class ActAs {
  public:
   explicit ActAs(Oid role, Trust trust = Trust::kRestricted);

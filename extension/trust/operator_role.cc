@@ -10,7 +10,3 @@ bool IsOperator(Oid role) {
 }
 
 }  // namespace postbox
-
-POSTBOX_FUNCTION(is_operator) {
-  return postbox::Guarded([&] { return BoolGetDatum(postbox::IsOperator(GetUserId())); });
-}

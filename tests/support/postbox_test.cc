@@ -24,6 +24,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
 #include "extension/base/spi.h"
+#include "extension/trust/worker_session.h"
 #include "worker/publisher/base/registration.h"
 #include "worker/publisher/source/outbox_source.h"
 #include "worker/publisher/source/table/table_outbox.h"
@@ -126,7 +127,7 @@ void Settle(const std::string& publication, const std::string& lock_token,
 
 Datum postbox_test_pin_settings(PG_FUNCTION_ARGS) {
   (void)fcinfo;
-  postbox::publisher::PinSettings();
+  postbox::PinWorkerSettings();
   PG_RETURN_VOID();
 }
 

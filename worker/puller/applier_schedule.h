@@ -7,8 +7,8 @@
 //     due, while the gate is open (apply_gate.h). From time to time it looks whether there are too
 //     many connections.
 //
-// Each step that Next returns has begun, and ends with Done, or with ConnectDone. Not thread-safe;
-// the time is passed in.
+// Each step that Next returns has begun, and ends with Done, or with ConnectDone; kDisconnect has
+// ended by then. Not thread-safe; the time is passed in.
 #ifndef POSTBOX_WORKER_PULLER_APPLIER_SCHEDULE_H_
 #define POSTBOX_WORKER_PULLER_APPLIER_SCHEDULE_H_
 

@@ -462,6 +462,7 @@ QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& p
 QueryResult Connection::ExecuteOnce(const std::vector<std::string>& prologue, const char* sql,
                                     const std::vector<Parameter>& parameters,
                                     const TransactionLimits& limits) {
+  if (!usable_) return QueryResult(nullptr, "the session is in a transaction that has failed");
   error_.clear();
   deadline_ = limits.statement_timeout.count() == 0 ? Clock::time_point::max()
                                                     : Clock::now() + limits.statement_timeout +
@@ -485,13 +486,14 @@ QueryResult Connection::ExecuteOnce(const std::vector<std::string>& prologue, co
   return result;
 }
 
+// A request to cancel that comes late ends a ROLLBACK, too, and leaves the transaction as it is.
 void Connection::RollBack() {
   deadline_ = Clock::now() + kAnswerTime;
-  if (PQsendQuery(connection_, "ROLLBACK") != 1) {
-    usable_ = false;
-    return;
+  for (int attempt = 0; attempt < kMaxAttempts && error_.empty(); ++attempt) {
+    if (PQtransactionStatus(connection_) == PQTRANS_IDLE) return;
+    if (PQsendQuery(connection_, "ROLLBACK") != 1) return;
+    while (PGresult* result = GetResult()) PQclear(result);
   }
-  while (PGresult* result = GetResult()) PQclear(result);
 }
 
 bool Connection::alive() {

@@ -40,8 +40,19 @@ TEST(PullStatusTest, AReportThatIsNotStoredIsDueAgainInASecond) {
   status.Take(now);
   status.NotStored("");
   EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
-  EXPECT_EQ(status.Take(now + seconds(1)).applied, 2);
+  // What was counted is in the next one.
+  status.Succeeded({.applied = 6});
+  EXPECT_EQ(status.Take(now + seconds(1)).applied, 8);
   EXPECT_EQ(status.NextReport(), now + seconds(1) + ReportTimer::kSignOfLife);
+}
+
+TEST(PullStatusTest, ADatabaseWithoutAPlaceForReportsGetsNone) {
+  for (const char* sqlstate : {"42P01", "42703"}) {
+    PullStatus status;
+    status.Take(PullStatus::TimePoint{std::chrono::hours(1)});
+    status.NotStored(sqlstate);
+    EXPECT_EQ(status.NextReport(), PullStatus::TimePoint::max()) << sqlstate;
+  }
 }
 
 TEST(PullStatusTest, TheLastErrorQuotesNoMoreOfAnEventThanFiveHundredBytes) {

@@ -1,4 +1,4 @@
--- Reading a table may run code of ordinary users, which may take for ever: see extension/trust/code_of_users.cc.
+-- Reading a table may run code of ordinary users, which may take for ever: see extension/registry/code_of_users.cc.
 CREATE OR REPLACE FUNCTION postbox.code_of_users(relation regclass, other regclass DEFAULT NULL) RETURNS text
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.code_of_users(regclass, regclass) IS

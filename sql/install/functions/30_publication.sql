@@ -167,7 +167,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.remove_event(postbox.outbox, uuid) IS
-    'Takes an unpublished event out of an outbox, of a log a parked one; returns its key and whose it was. An error if it is being published';
+    'A part of postbox.discard: takes an unpublished event out of an outbox, of a log a parked one; returns its key and whose it was. An error if it is being published';
 
 CREATE OR REPLACE FUNCTION postbox.discard_event(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE plpgsql

@@ -55,11 +55,8 @@ void Register(Datum slot);
 // Who this worker is; valid after Register().
 const Identity& identity();
 
-// What a database or the server may have set for its sessions and what a worker cannot work with
-// (ALTER DATABASE ... SET reaches background workers too), and the plans that it relies on.
-void PinSettings();
-
-// Connects to the database of the slot, pins the settings and sets application_name.
+// Connects to the database of the slot, pins user and settings (worker_session.h), and sets
+// application_name.
 void Connect();
 
 // Keeps the extension, if it exists, until the transaction ends. DROP EXTENSION locks the extension

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "worker/publisher/delivery/credential_choice.h"
+#include "worker/publisher/store/credential_choice.h"
 #include "worker/pubsub/publish/publisher.h"
 
 namespace postbox::publisher {

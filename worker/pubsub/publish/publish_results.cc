@@ -47,8 +47,9 @@ void PublishResults::Refuse(OutgoingQueue* queue, OutgoingMessage* message) {
 
 void PublishResults::RejectNext(OutgoingQueue* queue) {
   OutgoingMessage* rejected = queue->waiting.PopFront();
+  const std::string error = rejected->error;
   host_->Deliver(rejected, queue);
-  Stop(queue, PublishStatus::kBehind, rejected->error);
+  Stop(queue, PublishStatus::kBehind, error);
 }
 
 void PublishResults::Fail(OutgoingQueue* queue, const OutgoingBatch& batch, PublishStatus status,

@@ -32,7 +32,7 @@ class AckSender {
   };
   // None of them may be empty.
   struct Callbacks {
-    // Whether a message is not settled yet; if it is, its entries are not tried again.
+    // Whether a message is not settled yet. Once it is settled, its entries are not tried again.
     std::function<bool(uint64_t handle)> is_held;
     // Whether its lease is to be extended; if not, entries that do so are dropped.
     std::function<bool(uint64_t handle)> needs_lease;

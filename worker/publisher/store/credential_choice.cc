@@ -1,4 +1,4 @@
-#include "worker/publisher/delivery/credential_choice.h"
+#include "worker/publisher/store/credential_choice.h"
 
 #include "extension/base/spi.h"
 

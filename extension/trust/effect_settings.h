@@ -10,8 +10,8 @@
 //
 // Settings of other extensions are not known here. A function that needs a value of one, or of
 // these, has a SET clause.
-#ifndef POSTBOX_EXTENSION_APPLY_EFFECT_SETTINGS_H_
-#define POSTBOX_EXTENSION_APPLY_EFFECT_SETTINGS_H_
+#ifndef POSTBOX_EXTENSION_TRUST_EFFECT_SETTINGS_H_
+#define POSTBOX_EXTENSION_TRUST_EFFECT_SETTINGS_H_
 
 #include "extension/base/guard.h"
 
@@ -28,4 +28,4 @@ std::string TextSearchConfig();
 
 }  // namespace postbox
 
-#endif  // POSTBOX_EXTENSION_APPLY_EFFECT_SETTINGS_H_
+#endif  // POSTBOX_EXTENSION_TRUST_EFFECT_SETTINGS_H_

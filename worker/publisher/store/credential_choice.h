@@ -1,7 +1,7 @@
 // With which identity the publications of a database publish: postbox.credential, as the client
 // takes it.
-#ifndef POSTBOX_WORKER_PUBLISHER_DELIVERY_CREDENTIAL_CHOICE_H_
-#define POSTBOX_WORKER_PUBLISHER_DELIVERY_CREDENTIAL_CHOICE_H_
+#ifndef POSTBOX_WORKER_PUBLISHER_STORE_CREDENTIAL_CHOICE_H_
+#define POSTBOX_WORKER_PUBLISHER_STORE_CREDENTIAL_CHOICE_H_
 
 #include <map>
 #include <string>
@@ -24,4 +24,4 @@ std::map<std::string, CredentialChoice> LoadCredentialChoices();
 
 }  // namespace postbox::publisher
 
-#endif  // POSTBOX_WORKER_PUBLISHER_DELIVERY_CREDENTIAL_CHOICE_H_
+#endif  // POSTBOX_WORKER_PUBLISHER_STORE_CREDENTIAL_CHOICE_H_

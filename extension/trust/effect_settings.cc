@@ -1,4 +1,4 @@
-#include "extension/apply/effect_settings.h"
+#include "extension/trust/effect_settings.h"
 
 #include "extension/base/spi.h"
 #include "extension/trust/act_as.h"
@@ -85,15 +85,18 @@ std::string TextSearchConfig() {
   // The role has a value of its own.
   const ActAs superuser(BOOTSTRAP_SUPERUSERID);
   Run("SELECT coalesce("
-      "(SELECT substr(c, strpos(c, '=') + 1) FROM pg_catalog.pg_db_role_setting s, "
-      "unnest(s.setconfig) c WHERE s.setrole = 0 AND s.setdatabase IN (0, (SELECT d.oid FROM "
-      "pg_catalog.pg_database d WHERE d.datname = current_database())) "
-      "AND starts_with(c, 'default_text_search_config=') ORDER BY s.setdatabase DESC LIMIT 1), "
-      "(SELECT f.setting FROM pg_catalog.pg_file_settings f "
-      "WHERE lower(f.name) = 'default_text_search_config' AND f.error IS NULL "
+      "(SELECT pg_catalog.substr(c, 28) FROM pg_catalog.pg_db_role_setting s, "
+      "pg_catalog.unnest(s.setconfig) c WHERE s.setrole OPERATOR(pg_catalog.=) 0 "
+      "AND s.setdatabase OPERATOR(pg_catalog.=) ANY (ARRAY[0, (SELECT d.oid FROM "
+      "pg_catalog.pg_database d WHERE d.datname OPERATOR(pg_catalog.=) "
+      "pg_catalog.current_database())]) "
+      "AND pg_catalog.starts_with(c, 'default_text_search_config=') "
+      "ORDER BY s.setdatabase DESC LIMIT 1), "
+      "(SELECT f.setting FROM pg_catalog.pg_file_settings f WHERE pg_catalog.lower(f.name) "
+      "OPERATOR(pg_catalog.=) 'default_text_search_config' AND f.error IS NULL "
       "ORDER BY f.seqno DESC LIMIT 1), "
       "(SELECT s.boot_val FROM pg_catalog.pg_settings s "
-      "WHERE s.name = 'default_text_search_config'))");
+      "WHERE s.name OPERATOR(pg_catalog.=) 'default_text_search_config'))");
   return TextColumn(0, 1);
 }
 
