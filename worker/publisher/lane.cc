@@ -24,12 +24,6 @@ constexpr std::size_t kSmallBatch = 10, kLargestBatch = 1'000'000;
 // What is on its way when a publication is altered. A broker that does not answer is left behind.
 constexpr milliseconds kFinishTime = seconds(5);
 
-// Locks the outbox for the transaction unless it is locked otherwise.
-bool TryLock(const Publication& publication) {
-  const LOCKMODE mode = publication.is_log() ? AccessShareLock : RowExclusiveLock;
-  return Pg([&] { return ConditionalLockRelationOid(publication.outbox, mode); });
-}
-
 }  // namespace
 
 Lane::Lane(Publication publication, std::string topic, std::string configuration_error,
@@ -55,13 +49,11 @@ std::optional<ReadMark> Lane::ReadUpTo() const {
 }
 
 std::size_t Lane::BatchSize() const {
-  const bool log = publication_.is_log();
+  const ClaimWay way = source_->way();
   if (!failures_.topic().has_published()) {
-    // A claim from a table looks at its backlog anew, so it does not get small.
-    return failures_.topic().FirstEvents(log && tenant_->shares_worker);
+    return failures_.topic().FirstEvents(way.may_be_small && tenant_->shares_worker);
   }
-  const int most = log ? settings().read_chunk_size : settings().claim_batch_size;
-  return std::min(static_cast<std::size_t>(most), claim_size_.value());
+  return std::min(static_cast<std::size_t>(way.most_events), claim_size_.value());
 }
 
 std::optional<Lane::Claimed> Lane::ReadEvents(Moment now, ClaimLimits limits) {
@@ -77,7 +69,8 @@ std::optional<Lane::Claimed> Lane::ReadEvents(Moment now, ClaimLimits limits) {
       failures_.topic().Read(suspension.attempts, suspension.retry_at, suspension.since);
       claimed.suspended = !suspension.publication_exists || suspension.retry_at != 0;
       if (claimed.suspended) return;
-      claimed.locked = !TryLock(publication_);
+      claimed.locked =
+          !Pg([&] { return ConditionalLockRelationOid(publication_.outbox, source_->way().lock); });
       if (claimed.locked) return;
       limits.events = failures_.topic().Most(now, limits.events);
       claims = true;
@@ -101,7 +94,7 @@ std::optional<Lane::Claimed> Lane::ReadEvents(Moment now, ClaimLimits limits) {
 
 bool Lane::Claim(Moment now, const Budget& budget, Events* events, XLogRecPtr* durable_at) {
   ClaimLimits limits{};
-  if (!budget.Room(BatchSize(), *tenant_, source_->KeepsRoom(), &limits)) return false;
+  if (!budget.Room(BatchSize(), *tenant_, source_->way().keeps_room, &limits)) return false;
   if (limits.first < needed_) return false;
   if (!configuration_error_.empty()) {
     failures_.Suspend(now, configuration_error_);

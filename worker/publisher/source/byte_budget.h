@@ -9,7 +9,7 @@
 
 namespace postbox::publisher {
 
-// This part of a budget is kept free for what may come after a backlog (OutboxSource::KeepsRoom()).
+// This part of a budget is kept free for what may come after a backlog (ClaimWay::keeps_room).
 // What is claimed comes in portions of about as much, so little more than this is empty at any
 // time: the fewer events wait in the client, the fewer of a key go into a request.
 constexpr std::size_t KeptPart(std::size_t all) { return std::max(all / 32, std::size_t{all > 1}); }

@@ -49,6 +49,15 @@ struct ClaimResult {
   std::size_t needed = 0;
 };
 
+// How a lane claims from a source.
+struct ClaimWay {
+  LOCKMODE lock;  // on the outbox, for the transaction; not waited for
+  int most_events;
+  // A claim looks at no backlog anew, so it may be small while a topic refuses everything.
+  bool may_be_small;
+  bool keeps_room;  // KeptPart() of the budget is kept free
+};
+
 // How far an outbox has been read: to this value of a sequence, which moves with every event.
 struct ReadMark {
   Oid sequence;
@@ -79,8 +88,7 @@ class OutboxSource {
   // Nothing is claimed any more; another source of the same outbox may go on with what is stored.
   // `why`: for the log; empty if none does.
   virtual void Retire(const std::string& /*why*/) {}
-  // Whether KeptPart() of the budget is kept free.
-  virtual bool KeepsRoom() const { return false; }
+  virtual ClaimWay way() const = 0;
   // How long until Maintain() has something to do.
   virtual std::chrono::milliseconds MaintainIn() const = 0;
 

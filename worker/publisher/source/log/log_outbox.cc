@@ -318,6 +318,13 @@ void LogOutbox::Take(LogChunk* chunk, LaneProgress::Part part, const LogMoment& 
   result->more = result->more || chunk->full;
 }
 
+ClaimWay LogOutbox::way() const {
+  return {.lock = AccessShareLock,
+          .most_events = settings().read_chunk_size,
+          .may_be_small = true,
+          .keeps_room = !lane_ || !lane_->progress().is_split()};
+}
+
 std::optional<ReadMark> LogOutbox::ReadUpTo() const {
   if (!lane_ || ownership_.uncertain() || parked_.AnyToRead()) return std::nullopt;
   const std::optional<std::int64_t> seq = lane_->PublishedUpTo();

@@ -65,7 +65,7 @@ class LogOutbox : public OutboxSource {
   bool Settle(std::span<const EventPointer> events, Transaction* transaction) override;
   void Maintain(bool leaving, Transaction* transaction) override;
   std::chrono::milliseconds MaintainIn() const override;
-  bool KeepsRoom() const override { return !lane_ || !lane_->progress().is_split(); }
+  ClaimWay way() const override;
   void GiveUp(Transaction* transaction) override;
   void MarkLeaseUncertain() override { ownership_.MarkUncertain(); }
   // Its successor publishes from the stored position on, also what is outstanding here. Were this

@@ -50,6 +50,13 @@ void TableOutbox::RollBack(const std::string& /*error*/) {
 
 // Claim.
 
+ClaimWay TableOutbox::way() const {
+  return {.lock = RowExclusiveLock,
+          .most_events = settings().claim_batch_size,
+          .may_be_small = false,
+          .keeps_room = false};
+}
+
 ClaimResult TableOutbox::Claim(const ClaimLimits& limits, Transaction* transaction) {
   BeginStep();
   transaction->Begin();

@@ -58,6 +58,7 @@ class TableOutbox : public OutboxSource {
   // Rows wait for the clock, and for sessions that have locked them.
   std::optional<ReadMark> ReadUpTo() const override { return std::nullopt; }
   void ForgetPlans() override { table_.Forget(); }
+  ClaimWay way() const override;
   bool Settle(std::span<const EventPointer> events, Transaction* transaction) override;
   // Takes over leases of workers that are gone; one worker of the database also repairs.
   void Maintain(bool leaving, Transaction* transaction) override;
