@@ -1,6 +1,6 @@
 #include "extension/trust/worker_session.h"
 
-#include "extension/base/version.h"
+#include "extension/base/postgres.h"
 
 extern "C" {
 #include <access/xact.h>
