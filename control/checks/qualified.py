@@ -28,8 +28,8 @@ INSTALL = 'sql/install'
 PATH = 'SET search_path = pg_catalog, pg_temp'
 
 _CHANGE_OF_ROLE = re.compile(r'\b(?:SetUserIdAndSecContext|SetUserIdAndContext|SetCurrentRoleId|SetSessionAuthorization|SECURITY_[A-Z_]+)\b'
-                             r'|\b(?:set_config_option|SetConfigOption)\(\s*"(?:search_path|row_security|role|session_authorization)"'
-                             r'|\{"(?:search_path|row_security|role|session_authorization)", "')
+                             r'|\b(?:set_config_option(?:_ext)?|SetConfigOption)\(\s*"(?:search_path|row_security|role|session_authorization)"'
+                             r'|\{\s*"(?:search_path|row_security|role|session_authorization)",\s*"')
 # A literal is SQL if one of these stands in it; a message in prose has none of them.
 _SQL = re.compile(r'\b(SELECT|INSERT INTO|UPDATE \w+\.|DELETE FROM|WHERE|FROM|RETURNING|JOIN|ORDER BY|VALUES|LOCK TABLE|UNION|CASE WHEN)\b')
 _ADJACENT = re.compile(r'"(?:\\.|[^"\\\n])*"(?:\s*"(?:\\.|[^"\\\n])*")*')

@@ -45,8 +45,8 @@ std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch,
 }
 
 BatchApplier::Fault BatchApplier::FaultOf(const InboxResult& result) const {
-  if (result.sqlstate.empty()) return Fault::kConnection;
   if (result.not_begun) return Fault::kSurroundings;
+  if (result.sqlstate.empty()) return Fault::kConnection;
   if (result.sqlstate == "57014") {
     // The same code says that the statement was cancelled.
     const bool too_long =

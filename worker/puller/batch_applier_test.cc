@@ -58,7 +58,9 @@ class FakeInboxClient : public InboxClient {
         failure = Failure("57014");
         failure.took = milliseconds(statement_timeout);
       } else if (auto it = failures.find(id); it != failures.end()) {
-        failure = Failure(it->second == "lost" ? "" : it->second);
+        const bool refused = it->second == "refused";  // not sent: the session is no good
+        failure = Failure(refused || it->second == "lost" ? "" : it->second);
+        failure.not_begun = refused;
       } else {
         continue;
       }
@@ -149,6 +151,14 @@ TEST_F(BatchApplierTest, APermanentErrorIsFoundAndOnlyItsKeyWaits) {
   EXPECT_THAT(inbox_.applied, ElementsAre("a", "b", "d", "f", "g"));
   EXPECT_GE(dispositions_[2].delay, milliseconds(500));
   EXPECT_LE(dispositions_[2].delay, milliseconds(1000));
+}
+
+TEST_F(BatchApplierTest, AStatementThatIsNotSentIsNoAttemptOfItsEvent) {
+  inbox_.failures = {{"a", "refused"}, {"b", "lost"}};
+  EXPECT_EQ(Apply({"a"}), "F");
+  EXPECT_FALSE(attempts_.Known("message-a"));
+  EXPECT_EQ(Apply({"b"}), "F");
+  EXPECT_TRUE(attempts_.Known("message-b"));
 }
 
 TEST_F(BatchApplierTest, OnePoisonEventCostsFewTransactions) {

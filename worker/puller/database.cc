@@ -462,7 +462,9 @@ QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& p
 QueryResult Connection::ExecuteOnce(const std::vector<std::string>& prologue, const char* sql,
                                     const std::vector<Parameter>& parameters,
                                     const TransactionLimits& limits) {
-  if (!usable_) return QueryResult(nullptr, "the session is in a transaction that has failed");
+  if (!usable_) {
+    return QueryResult::Failure("", "the connection cannot be used any more", /*not_begun=*/true);
+  }
   error_.clear();
   deadline_ = limits.statement_timeout.count() == 0 ? Clock::time_point::max()
                                                     : Clock::now() + limits.statement_timeout +

@@ -170,7 +170,7 @@ class Connection {
   Clock::time_point last_deadline_ = Clock::time_point::max();  // SetDeadline()
   std::string error_;                        // why the wait has ended; empty: see PQerrorMessage
   const std::vector<std::string> prologue_;  // with limits_
-  bool usable_ = true;                       // nothing is left to be read of an earlier transaction
+  bool usable_ = true;                       // nothing is left of an earlier transaction
   bool committing_ = false;                  // the answer to COMMIT is being read
   bool commit_warned_ = false;               // and it came with a warning
 };

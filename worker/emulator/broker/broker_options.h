@@ -1,4 +1,4 @@
-// What an emulator is told when it is started.
+// What a broker is told when it is started.
 #ifndef POSTBOX_WORKER_EMULATOR_BROKER_BROKER_OPTIONS_H_
 #define POSTBOX_WORKER_EMULATOR_BROKER_BROKER_OPTIONS_H_
 

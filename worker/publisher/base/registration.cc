@@ -7,7 +7,6 @@
 #include "worker/publisher/base/step_limit.h"
 
 extern "C" {
-#include <catalog/pg_authid.h>
 #include <postmaster/bgworker.h>
 #include <postmaster/interrupt.h>
 #include <storage/lmgr.h>
