@@ -94,6 +94,7 @@ system_test(checks.left_running ${CMAKE_SOURCE_DIR}/tests/checks/test_left_runni
 system_test(checks.cmake ${CMAKE_SOURCE_DIR}/tests/checks/test_cmake)
 system_test(checks.reproducible ${CMAKE_SOURCE_DIR}/tests/checks/test_reproducible)
 system_test(checks.service ${CMAKE_SOURCE_DIR}/tests/checks/test_service)
+system_test(checks.reference ${CMAKE_SOURCE_DIR}/tests/checks/test_reference)
 system_test(checks.tidy ${CMAKE_SOURCE_DIR}/tests/checks/test_tidy)
 system_test(regress ${CMAKE_SOURCE_DIR}/control/run-regress)
 system_test(isolation ${CMAKE_SOURCE_DIR}/control/run-isolation)

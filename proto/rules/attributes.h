@@ -2,10 +2,8 @@
 // caller's.
 //
 // Plain header: standard library only. It has the only list of the names and the only builder. They
-// are used where a message is built (emit, worker) and where it is read (puller).
-//
-//   event_id, event_type, aggregate_id, aggregate_type, version (decimal), occurred_at (RFC 3339,
-//   UTC), schema_version
+// are used where a message is built (emit, worker) and where it is read (puller). control/reference
+// makes a page of the names: the comment before a name is what the page says of it.
 //
 // A caller's attribute with a standard name never replaces the standard one: outbox_emit refuses
 // it, and the builder drops it.
@@ -30,23 +28,37 @@
 
 namespace postbox::pubsub {
 
+// The identity of the event, a uuid. A message that is sent again has the same one.
 inline constexpr std::string_view kEventId = "event_id";
+// The type of the event, for example `video.created`.
 inline constexpr std::string_view kEventType = "event_type";
+// The key of the aggregate. It is the ordering key, too, unless the publication says otherwise.
 inline constexpr std::string_view kAggregateId = "aggregate_id";
+// The type of the aggregate, for example `video`.
 inline constexpr std::string_view kAggregateType = "aggregate_type";
+// The number of the event within its aggregate, in decimal. It only grows.
 inline constexpr std::string_view kVersion = "version";
+// When the event occurred: RFC 3339 in UTC, with six digits of a fraction at most.
 inline constexpr std::string_view kOccurredAt = "occurred_at";
+// The version of the form of the payload; `v1` unless the emitter gives another one.
 inline constexpr std::string_view kSchemaVersion = "schema_version";
 
 inline constexpr std::array<std::string_view, 7> kStandardAttributes = {
     kEventId, kEventType, kAggregateId, kAggregateType, kVersion, kOccurredAt, kSchemaVersion};
 
-// Added by outbox_emit when the setting postbox.<name> is not empty.
+// outbox_emit adds these when the setting postbox.<name> is not empty.
+
+// The request or the process to which the event belongs.
 inline constexpr std::string_view kCorrelationId = "correlation_id";
+// The event or the command that caused this event.
 inline constexpr std::string_view kCausationId = "causation_id";
+// The user on whose behalf the event was emitted.
 inline constexpr std::string_view kUserId = "user_id";
+// The trace and the span in which the event was emitted, in the form of W3C Trace Context.
 inline constexpr std::string_view kTraceparent = "traceparent";
+// The name of the emitting service.
 inline constexpr std::string_view kSourceService = "source_service";
+// The version of the emitting service.
 inline constexpr std::string_view kSourceVersion = "source_version";
 
 inline constexpr std::array<std::string_view, 6> kContextAttributes = {
@@ -65,8 +77,18 @@ constexpr bool IsTraceNameOfClients(std::string_view name) {
   return name == kTraceNames[0].of_clients || name == kTraceNames[1].of_clients;
 }
 
-// The puller writes it into its log lines. Emitters may set it instead of traceparent.
+// The trace of a message that has no `traceparent`: `postbox pull` writes it into its log lines.
 inline constexpr std::string_view kTraceId = "trace_id";
+
+// What `postbox pull` adds to a message that it publishes to a dead-letter topic. It removes those
+// of an earlier pass.
+inline constexpr std::string_view kErrorPrefix = "postbox_error_";
+// The SQLSTATE of the error.
+inline constexpr std::string_view kErrorSqlstate = "postbox_error_sqlstate";
+// The error, cut to the length that Pub/Sub allows.
+inline constexpr std::string_view kErrorMessage = "postbox_error_message";
+// The Pub/Sub subscription from which the message was received, as a full resource name.
+inline constexpr std::string_view kOriginalSubscription = "postbox_original_subscription";
 
 // The place of a standard attribute, or the number of places.
 constexpr std::size_t StandardAttributeIndex(std::string_view name) {

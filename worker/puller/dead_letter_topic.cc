@@ -34,19 +34,19 @@ pubsub::Attributes LetterAttributes(const Delivery& delivery, const std::string&
         !pubsub::IsTraceNameOfClients(attribute.first)) {
       continue;
     }
-    if (attribute.first.starts_with("postbox_error_") ||
-        attribute.first == "postbox_original_subscription") {
+    if (attribute.first.starts_with(pubsub::kErrorPrefix) ||
+        attribute.first == pubsub::kOriginalSubscription) {
       continue;  // left by an earlier pass through a dead-letter topic
     }
     if (attributes.size() + error_attributes >= pubsub::kMaxAttributes) break;
     attributes.emplace_back(attribute.first, attribute.second);
   }
-  if (error_attributes >= 1) attributes.emplace_back("postbox_error_sqlstate", failure.sqlstate);
+  if (error_attributes >= 1) attributes.emplace_back(pubsub::kErrorSqlstate, failure.sqlstate);
   if (error_attributes >= 2) {
-    attributes.emplace_back("postbox_original_subscription", AttributeValue(subscription));
+    attributes.emplace_back(pubsub::kOriginalSubscription, AttributeValue(subscription));
   }
   if (error_attributes >= 3) {
-    attributes.emplace_back("postbox_error_message", AttributeValue(failure.error));
+    attributes.emplace_back(pubsub::kErrorMessage, AttributeValue(failure.error));
   }
   return attributes;
 }

@@ -1,0 +1,116 @@
+"""The errors that the sources raise with an SQLSTATE: Throw(ERRCODE_..., message, detail, hint) and ereport(ERROR, ...) in C++, and
+RAISE condition USING MESSAGE = ... in SQL. What is filled in when an error is raised is an ellipsis here."""
+
+import collections
+import re
+
+Error = collections.namedtuple("Error", "message hint")
+HOLE = "…"
+_SOURCES = ("extension/", "worker/publisher/")
+# Errors of the server or of this code, and not of a caller.
+_INTERNAL = {"ERRCODE_INTERNAL_ERROR", "ERRCODE_OUT_OF_MEMORY", "ERRCODE_DATA_CORRUPTED"}
+
+
+def raised(tree, codes):
+    """SQLSTATE -> the errors that have it. `tree`: file -> text; `codes`: the text of the server's errcodes.txt."""
+    known = re.findall(r"^(\w{5}) +E +(ERRCODE_\w+)(?: +(\w+))?$", codes, re.MULTILINE)
+    by_macro = {macro: state for state, macro, _ in known}
+    names = {state: name for state, _, name in reversed(known)}
+    by_condition = {name: state for state, _, name in reversed(known)}  # of two with one name PL/pgSQL takes the first
+    found = collections.defaultdict(set)
+    for name, text in sorted(tree.items()):
+        if name.startswith(_SOURCES) and name.endswith((".cc", ".h")) and not name.endswith("_test.cc"):
+            for macro, error in _of_cpp(text):
+                if macro not in _INTERNAL and error.message != HOLE:
+                    found[by_macro[macro]].add(error)
+        elif name.startswith("sql/") and name.endswith(".sql"):
+            for condition, error in _of_sql(text):
+                found[by_condition[condition]].add(error)
+    return {(state, names[state]): sorted(errors, key=lambda error: (error.message.strip(f'"{HOLE} '), error.hint))
+            for state, errors in sorted(found.items())}
+
+
+def _of_cpp(text):
+    text = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
+    for match in re.finditer(r"\bThrow\((ERRCODE_\w+),", text):
+        arguments = _arguments(text, match.end())
+        yield match[1], Error(_said(arguments[0]), _said(arguments[2]) if len(arguments) > 2 else "")
+    for match in re.finditer(r"\bereport\((?:ERROR|FATAL),\s*\(?errcode\((ERRCODE_\w+)\),", text):
+        calls = [re.fullmatch(r"\s*(err\w+)\((.*)\)\)?\s*", part, re.DOTALL) for part in _arguments(text, match.end())]
+        said = {call[1]: _printed(call[2]) for call in calls if call}
+        if "errmsg" in said:
+            yield match[1], Error(said["errmsg"], said.get("errhint", ""))
+
+
+def _arguments(text, start):
+    """The arguments of a call up to its closing parenthesis."""
+    found, depth, begin, position = [], 0, start, start
+    while True:
+        sign = text[position]
+        if sign == '"':
+            position = re.compile(r'"(?:[^"\\]|\\.)*"').match(text, position).end()
+            continue
+        if sign in ")}]" and depth == 0 or sign == "," and depth == 0:
+            found.append(text[begin:position])
+            begin = position + 1
+            if sign != ",":
+                return found
+        depth += (sign in "({[") - (sign in ")}]")
+        position += 1
+
+
+_LITERALS = r'(?:"(?:[^"\\]|\\.)*"\s*)+'
+
+
+def _said(expression):
+    """What a sum of texts says."""
+    said = ""
+    for term in _terms(expression):
+        whole = re.fullmatch(rf"\s*(?:std::string\()?\s*({_LITERALS})\)?\s*", term, re.DOTALL)
+        said += _literal(whole[1]) if whole else f'"{HOLE}"' if re.match(r"\s*Quoted\(", term) else HOLE
+    return _closed(said)
+
+
+def _terms(expression):
+    """The terms of a sum."""
+    found, depth, begin, position = [], 0, 0, 0
+    while position < len(expression):
+        sign = expression[position]
+        if sign == '"':
+            position = re.compile(r'"(?:[^"\\]|\\.)*"').match(expression, position).end()
+            continue
+        depth += (sign in "({[") - (sign in ")}]")
+        if sign == "+" and depth == 0:
+            found.append(expression[begin:position])
+            begin = position + 1
+        position += 1
+    return [*found, expression[begin:]]
+
+
+def _printed(arguments):
+    """What errmsg and the like say: a format, with values that are literals themselves put in."""
+    form = re.match(rf"\s*({_LITERALS})", arguments)
+    return _closed(re.sub(r"%[-+0-9.*]*(?:z|l|ll)?[a-zA-Z]", HOLE, _literal(form[1]))) if form else HOLE
+
+
+def _literal(text):
+    return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text)).replace('\\"', '"').replace("\\\\", "\\").replace("\\n", " ")
+
+
+def _of_sql(text):
+    text = re.sub(r"^\s*--.*$", "", text, flags=re.MULTILINE)
+    for condition, body in re.findall(r"\bRAISE (?!WARNING|NOTICE|INFO|LOG|DEBUG)(\w+) USING\b((?:'(?:[^']|'')*'|[^';])*);", text):
+        options = dict(re.findall(r"\b(MESSAGE|HINT) = ((?:'(?:[^']|'')*'|(?!\b(?:DETAIL|HINT|MESSAGE) =)[^'])*)", body))
+        yield condition, Error(_of_options(options["MESSAGE"]), _of_options(options.get("HINT", "")))
+
+
+def _of_options(expression):
+    """Of `'text'` and `format('text %s', ...)` the text; of anything else that there is one."""
+    literal = re.match(r"\s*(?:(?:pg_catalog\.)?format\()?'((?:[^']|'')*)'", expression)
+    if not literal:
+        return HOLE if expression.strip(" ,\n") else ""
+    return _closed(re.sub(r"%(?:\d+\$)?[sLI]", HOLE, literal[1].replace("''", "'")))
+
+
+def _closed(text):
+    return re.sub(rf"{HOLE}(?:\s*{HOLE})+", HOLE, text)

@@ -1,0 +1,35 @@
+"""Which object is on which page of docs/reference, and in which order. Each object that users call or read is on one page; one that
+is on none, or does not exist, is an error."""
+
+import collections
+
+Subject = collections.namedtuple("Subject", "title about objects")
+
+SUBJECTS = {
+    "outbox.md": Subject("Outboxes", "The tables into which a service writes its events.", (
+        "create_outbox", "adopt_outbox", "register_outbox", "drop_outbox", "repair_outbox", "purge_outbox",
+        "settle_foreign_events", "resolve_unknown_origin")),
+    "emit.md": Subject("Emitting events", "How a service stores an event in its transaction.", ("outbox_emit", "outbox_emit_json", "receipt", "event_type")),
+    "changes.md": Subject("Change triggers", "Events of what changes in a table.", (
+        "create_change_triggers", "drop_change_triggers", "emit_changes")),
+    "publication.md": Subject("Publications", "What sends the events of an outbox to a topic.", (
+        "create_publication", "alter_publication", "resume_publication", "drop_publication", "claim_publication", "redrive", "discard",
+        "lane_slice")),
+    "inbox.md": Subject("Inboxes", "The tables in which a consumer remembers events, and how events are applied.", (
+        "create_inbox", "register_inbox", "drop_inbox", "repair_inbox", "purge_inbox", "inbox_apply", "inbox_apply_batch",
+        "event_version", "wait_for_version", "event", "outcome")),
+    "projection.md": Subject("Projections and handlers", "What an event does in the database of its consumer.", (
+        "create_projection", "drop_projection", "create_handler", "drop_handler")),
+    "dead-letter.md": Subject("Dead letters", "Events that could not be applied.", (
+        "record_dead_letter", "redrive_dead_letter", "discard_dead_letter", "discard_dead_letters")),
+    "subscription.md": Subject("Subscriptions", "What feeds a Pub/Sub subscription into an inbox.", (
+        "create_subscription", "drop_subscription")),
+    "credential.md": Subject("Credentials", "Identities at Pub/Sub, by name.", (
+        "create_credential", "alter_credential", "drop_credential", "grant_credential", "revoke_credential")),
+    "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (
+        "doctor", "finding", "problem", "publication_status", "outbox_status", "paused_keys", "workers", "credential_status", "inbox_problem",
+        "subscription_status", "dead_letter")),
+    "tables.md": Subject("Tables", "The configuration and the state of Postbox. Functions change these tables; every role may read them, unless the table says otherwise.", (
+        "outbox", "publication", "publication_state", "lane", "inbox", "subscription", "projection", "handler", "credential",
+        "credential_grant")),
+}
