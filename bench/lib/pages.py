@@ -8,6 +8,7 @@ import costs
 import ledger
 import plot
 from ledger import LEDGER, ROOT, is_measure, key, measures
+from plot import number
 
 PAGE = "docs/performance.md"
 FOLDER = "docs/figures"
@@ -33,7 +34,7 @@ def rendered(lines, page):
             continue
         parts += [*HEADING, *(row(line, lines) for line in rows), ""]
         if shown := drawn(rows):
-            parts += [picture(bench, f"The ratios of {bench}: the newest, the best and the target"), ""]
+            parts += [picture(bench, f"The {'ratios' if plot.shown(shown)[0] == 'ratio' else 'values'} of {bench}: the newest, the best and the target"), ""]
             with_best = [(line, ledger.best(lines, line)) for line in shown]
             files.update((f"{FOLDER}/{bench}-{theme}.svg", plot.bars(bench, with_best, theme)) for theme in plot.THEMES)
     files[PAGE] = page[:begin] + "\n".join(parts) + page[end:]
@@ -61,12 +62,12 @@ def newest(lines):
 
 
 def drawn(rows):
-    """The ratios, if there are many; or else the values of one unit, if there are many."""
+    """Of many figures the ratios, if these are many; or else the values of the unit that most of them have."""
     ratios = [line for line in rows if line["ratio"] is not None]
     if len(ratios) > MANY:
         return ratios
-    units = collections.Counter(line["unit"] for line in rows if line["better"])
-    return [line for line in rows if line["better"] and units[line["unit"]] == max(units.values()) > MANY]
+    unit, _ = collections.Counter(line["unit"] for line in rows).most_common(1)[0]
+    return [line for line in rows if line["unit"] == unit] if len(rows) > MANY else []
 
 
 def row(line, lines):
@@ -80,13 +81,6 @@ def row(line, lines):
         room = LONGEST - sum(map(len, cells)) - len("|  |" * len(cells))
         cells[2] += textwrap.shorten(line["ratio_to"], max(room, 20), placeholder=" ...")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-def number(value):
-    """Three digits, and all before the point."""
-    if value == 0 or abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
 
 
 def picture(bench, alt):

@@ -11,7 +11,7 @@ THEMES = {
 WIDTH, ROW, TOP, RIGHT = 860, 24, 58, 70
 LETTER = 6.3  # the mean width of a letter of 12 px
 PARTS = ("bar", "best")  # the colors of the parts of a bar
-STEPS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
+STEPS = tuple(digit * 10.0**power for power in range(-2, 7) for digit in (1, 2, 5))
 
 
 def bars(title, rows, theme):
@@ -32,9 +32,16 @@ def stacks(title, unit, rows, names, theme):
                          (stack(frame, number, values, together) for number, (_, values, together) in enumerate(rows)))
 
 
-def at(number):
+def number(value):
+    """Three digits, and all before the point."""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def at(place):
     """Tenths of a pixel, where it is not a whole one anyway."""
-    return number if isinstance(number, int) else f"{number:.1f}"
+    return place if isinstance(place, int) else f"{place:.1f}"
 
 
 class Frame:
@@ -65,9 +72,9 @@ class Frame:
     def box(self, x, y, width, height, color):
         return f'<rect x="{at(x)}" y="{y}" width="{at(width)}" height="{height}" fill="{self.colors[color]}"/>'
 
-    def number(self, x, row, value):
+    def label(self, x, row, value):
         """Beside the end of a bar."""
-        return self.text(x + 8, TOP + row * ROW + 15, f"{value:.3g}")
+        return self.text(x + 8, TOP + row * ROW + 15, number(value))
 
     def _legend(self, entries):
         x = self.left
@@ -79,10 +86,10 @@ class Frame:
 
     def _grid(self):
         step = next((step for step in STEPS if self.most / step <= 6), STEPS[-1])
-        for number in range(int(self.most / step) + 1):
-            x = self.left + number * step * self.scale
+        for line in range(int(self.most / step) + 1):
+            x = self.left + line * step * self.scale
             yield f'<line x1="{x:.1f}" y1="{TOP - 8}" x2="{x:.1f}" y2="{self.height - 8}" stroke="{self.colors["faint"]}"/>'
-            yield self.text(x, TOP - 14, f"{number * step:g}", ' text-anchor="middle"')
+            yield self.text(x, TOP - 14, f"{line * step:,.6g}", ' text-anchor="middle"')
 
 
 def shown(lines):
@@ -106,7 +113,7 @@ def bar(frame, row, values):
     for where, color in ((wanted, "target"), (best, "best")):
         if where is not None:
             yield frame.box(frame.left + where - 1.5, y + 1, 3, 20, color)
-    yield frame.number(frame.left + max(part for part in (length, best, wanted) if part is not None), row, values[0])
+    yield frame.label(frame.left + max(part for part in (length, best, wanted) if part is not None), row, values[0])
 
 
 def stack(frame, row, values, together):
@@ -115,4 +122,4 @@ def stack(frame, row, values, together):
         if value > 0:
             yield frame.box(x, TOP + row * ROW + 4, value * frame.scale, 14, color)
         x += value * frame.scale
-    yield frame.number(x, row, together)
+    yield frame.label(x, row, together)
