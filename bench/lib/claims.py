@@ -1,10 +1,11 @@
 """Sentences of the documentation that say how fast something is, and the figures of the ledger that bear them out.
 
 A claim holds while the newest figure, by its ratio, is on the right side of a number or of another figure. Where a sentence goes, its
-claim goes too."""
+claim goes too, and a sentence that compares speeds has a claim."""
 
 import dataclasses
 import operator
+import re
 
 SIGNS = {"<=": operator.le, ">": operator.gt}
 
@@ -36,13 +37,31 @@ CLAIMS = (
 )
 
 
+# What says how fast something is, outside of the pages of figures.
+SPEED = re.compile(r"\b(?:faster than|as fast as|times as (?:fast|much|many)|times (?:faster|slower)|a fraction of|less time than)\b|"
+                   r"\d[\d,.]* (?:events|rows|messages)(?:/s| a second| per second)")
+PAGES_OF_FIGURES = {"docs/performance.md", "docs/reliability.md"}
+
+
+def unclaimed(name, text):
+    """The sentences of a page that say how fast something is, and that no claim bears out."""
+    prose = " ".join(re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL).split())
+    claimed = [claim.sentence for claim in CLAIMS if claim.file == name]
+    for sentence in re.split(r"(?<=[.:;|]) ", prose):
+        if SPEED.search(sentence) and not any(claim in sentence for claim in claimed):
+            yield sentence
+
+
 def newest(lines, bench, case):
     ratios = [line["ratio"] for line in lines if (line["bench"], line["case"]) == (bench, case) and line["ratio"] is not None]
     return ratios[-1] if ratios else None
 
 
-def problems(lines, text):
-    """(file, what is wrong); `text` gives that of a file."""
+def problems(lines, text, pages=()):
+    """(file, what is wrong); `text` gives that of a file; `pages`: those of the documentation."""
+    for name in sorted(set(pages) - PAGES_OF_FIGURES):
+        for sentence in unclaimed(name, text(name)):
+            yield name, f"no claim of bench/lib/claims.py bears out: {sentence}"
     for claim in CLAIMS:
         if claim.sentence not in text(claim.file):
             yield claim.file, f"it lacks the sentence of bench/lib/claims.py: {claim.sentence}"
