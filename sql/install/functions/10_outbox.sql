@@ -235,7 +235,7 @@ BEGIN
     IF batch IS NULL OR batch < 1 THEN
         RAISE invalid_parameter_value USING
             MESSAGE = 'batch must be at least 1',
-            HINT = 'It is the largest number of rows that one call deletes.';
+            HINT = 'It is the largest number of events that one call deletes.';
     END IF;
     IF registered.kind = 'log' THEN
         PERFORM postbox.purge_log_outbox(outbox);
