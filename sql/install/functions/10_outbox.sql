@@ -266,7 +266,7 @@ In a `table` it deletes rows and returns how many; call it again until it return
   past the retention and that every publication has read, creates partitions that are missing, skips partitions that are locked, and returns 0. A `log` without a
   publication is not emptied.
 
-outbox: the outbox. Nothing is removed if its retention is NULL.
+outbox: the outbox. No event is removed if its retention is NULL.
 batch: the largest number of rows that one call deletes, at least 1. Not used for a `log`.
 
 Rights: ownership of the outbox, or for a `table` SELECT, UPDATE and DELETE on it.

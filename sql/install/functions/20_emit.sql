@@ -137,6 +137,6 @@ outbox: the outbox; NULL as for `outbox_emit`.
 Rights: INSERT on the outbox.
 Errors: 22023 if event is not an object, has another key, or has a key twice; otherwise those of `outbox_emit`, with the key in the message.
 Since: 0.2.0
-Example: SELECT r.* FROM postbox.outbox_emit_json('{"aggregate_type": "video", "aggregate_id": "v_1", "event_type": "video.created", "payload": {"title": "Intro"}}')
-  AS r;
+Example: SELECT r.* FROM postbox.outbox_emit_json('{"aggregate_type": "video", "aggregate_id": "v_1", "event_type": "video.created",
+  "payload": {"title": "Intro"}}', 'catalog.outbox') AS r;
 $$;

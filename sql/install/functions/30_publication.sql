@@ -34,20 +34,20 @@ outbox: the outbox. A `log` may have any number of publications. In a `table` ea
 topic: a topic id, which `postbox.project_id` completes, or a full name `projects/PROJECT/topics/ID`. An id that does not follow `<domain>.<aggregate>.<category>` gets
   a WARNING.
 aggregate_types: the aggregate types whose events are published. NULL publishes all.
-ordering: `key` uses the aggregate id as the ordering key. Of a `log` also `bucket:N`, with N from 1 to 65536, which uses N ordering keys, so that requests are full at
-  any number of aggregates; the order within an aggregate is kept. And `none`, which sends no ordering key.
+ordering: `key` uses the aggregate id as the ordering key. The other values are for a `log` only. `bucket:N`, with N from 1 to 65536, uses N ordering keys, so that
+  requests are full at any number of aggregates; the order within an aggregate is kept. `none` sends no ordering key.
 lanes: 1 to 64; more than 1 for a `log` only. Splits the publication by key, so that as many workers can serve it.
 max_attempts: how many times an event that Pub/Sub rejects is attempted before it waits for `redrive` or `discard`. At least 1.
 base_backoff: the delay before the second attempt; it doubles with each attempt. More than 0, at most 1 day.
 max_backoff: the longest delay between attempts. From base_backoff to 1 day.
 on_failure: `park_key` holds back later events of the key until the rejected event is published or discarded. `park_event` lets the key go on without it.
-start: where it begins. `beginning` takes the events that are in the outbox already; a NOTICE says how many. Of a `log` also `now`, which takes what is committed from
-  now on, and a time, such as `2026-11-01 00:00+00`, which takes the events from the first one on that occurred then or later.
+start: where it begins. `beginning` takes the events that are in the outbox already; a NOTICE says how many. The other values are for a `log` only. `now` takes what is
+  committed from now on. A time, such as `2026-11-01 00:00+00`, takes the events from the first one on that occurred then or later.
 credential: the credential with which it publishes; see `create_credential`. NULL uses the identity of the server's environment.
 
 Rights: ownership of the outbox, and EXECUTE, which PUBLIC does not have because publishing spends the server's Google credentials. A credential must be granted to the
   role; see `grant_credential`.
-Errors: 42710 if the publication exists; 42602 if the name or the topic is invalid; 22004 if an argument without a meaning of NULL is NULL; 22023 if a value is out of
+Errors: 42710 if the publication exists; 42602 if the name or the topic is invalid; 22004 if an argument other than aggregate_types and credential is NULL; 22023 if a value is out of
   range or unknown; 0A000 if ordering, lanes or start is not supported for a `table`; 42P17 if it overlaps with another publication of a `table`; 42704 if the credential
   does not exist; 42809 if the relation is not an outbox; 55000 if the outbox is incomplete; 42501 without the rights.
 Since: 0.2.0
@@ -68,9 +68,9 @@ Workers first finish what is in flight, for at most 5 s, so that it is not sent 
 
 name: the name of the publication.
 topic: the new topic.
-aggregate_types: the new aggregate types; `'{}'` publishes all types. They hold for events that are committed afterwards. Of the events committed before, those of an
-  added type are published and those of a removed type are not, if a lane has not come to them yet. Where a lane is reading ahead of a long backlog, such events may come
-  after later events of other types with the same aggregate id.
+aggregate_types: the new aggregate types; `'{}'` publishes all types. They apply to events that are committed afterwards. Of the events committed before
+  that a lane has not reached yet, those of an added type are published and those of a removed type are not. Where a lane is reading ahead of a long backlog, such events
+  may come after later events of other types with the same aggregate id.
 max_attempts: how many times a rejected event is attempted.
 base_backoff: the delay before the second attempt.
 max_backoff: the longest delay between attempts.
@@ -201,7 +201,7 @@ COMMENT ON FUNCTION postbox.redrive_events(regclass, uuid) IS 'Internal: postbox
 CREATE OR REPLACE FUNCTION postbox.redrive(outbox regclass, event_id uuid DEFAULT NULL) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS $$
-Makes parked events due now, with all their attempts. Returns how many. The events that wait behind one of them in its key follow when it is published.
+Makes parked events due now and resets their count of attempts. Returns how many. The events that wait behind one of them in its key follow when it is published.
 
 outbox: the outbox.
 event_id: the event. NULL redrives all parked events of the outbox.
@@ -399,7 +399,7 @@ Rights: SELECT, which PUBLIC has. A role sees the rows of the outboxes that it m
   schema, without row security. Members of `postbox_operator` and `pg_monitor` see all rows.
 $$;
 COMMENT ON COLUMN postbox.paused_keys.outbox IS 'The outbox';
-COMMENT ON COLUMN postbox.paused_keys.aggregate_id IS 'The key';
+COMMENT ON COLUMN postbox.paused_keys.aggregate_id IS 'The aggregate id, which is the key';
 COMMENT ON COLUMN postbox.paused_keys.first_event_id IS 'The id of the parked event; postbox.redrive and postbox.discard take it';
 COMMENT ON COLUMN postbox.paused_keys.event_type IS 'The type of the parked event';
 COMMENT ON COLUMN postbox.paused_keys.attempts IS 'How many attempts to publish it have failed; 0 if it alone got no answer from Pub/Sub';
@@ -553,7 +553,7 @@ COMMENT ON FUNCTION postbox.list_publication_status() IS 'Internal: the rows of 
 
 CREATE OR REPLACE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
 COMMENT ON VIEW postbox.publication_status IS $$
-One row for each publication: its state and its backlog. The cost of a look does not depend on the backlog.
+One row for each publication: its state and its backlog. The cost of a query does not depend on the backlog.
 
 Rights: SELECT, which PUBLIC has. The counts and `last_error` are NULL where the caller may not read the outbox: SELECT on it, and on `<outbox>_parked` of a `log`, and
   USAGE on the schema, without row security. What is wrong with a broken, unserved or waiting publication is shown to all. Members of `postbox_operator` and `pg_monitor`

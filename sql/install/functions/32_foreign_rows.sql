@@ -203,7 +203,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.settle_rows(regclass, int) IS
-    'Internal: makes up to `batch` rows of other clusters that were not published there parked events that are due, and returns how many.';
+    'Internal: turns up to `batch` rows of other clusters that were not published there into parked events that are due, and returns how many.';
 
 -- Runs before the lanes read rows of this cluster. It is the only function here that writes tables of Postbox, so only workers and
 -- superusers run it.
@@ -291,7 +291,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.park_unread(text, bigint, pg_snapshot, int) IS
-    'Internal: makes up to `most` events that a publication has not read and that a snapshot sees parked events that are due; false if there are more.';
+    'Internal: turns up to `most` events that a publication has not read and that a snapshot sees into parked events that are due; false if there are more.';
 
 -- Whether these rows were published cannot be found out, so a superuser decides.
 CREATE OR REPLACE FUNCTION postbox.resolve_unknown_origin(outbox regclass, published boolean) RETURNS void

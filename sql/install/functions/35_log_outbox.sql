@@ -186,7 +186,7 @@ EXCEPTION
     WHEN lock_not_available OR deadlock_detected THEN
         RETURN false;
     WHEN OTHERS THEN
-        -- A partition that cannot be emptied does not keep the others.
+        -- A partition that cannot be emptied does not keep the others from being emptied.
         GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
         RAISE WARNING USING
             MESSAGE = format('could not empty partition %s of outbox %s', part, registered.relation),

@@ -21,7 +21,7 @@ CREATE TYPE postbox.event AS (
     occurred_at    timestamptz
 );
 COMMENT ON TYPE postbox.event IS 'An event as a consumer receives it: the argument of inbox_apply and of handlers.';
-COMMENT ON COLUMN postbox.event.event_id IS 'The id of the event, a UUID as text; the same for each delivery';
+COMMENT ON COLUMN postbox.event.event_id IS 'The id of the event, the same for each delivery: a UUID as text; the inbox stores another text as its UUIDv5';
 COMMENT ON COLUMN postbox.event.event_type IS 'The type of the event, such as video.created';
 COMMENT ON COLUMN postbox.event.aggregate_type IS 'The type of the aggregate, such as video';
 COMMENT ON COLUMN postbox.event.aggregate_id IS 'The id of the aggregate';

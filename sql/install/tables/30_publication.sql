@@ -21,7 +21,7 @@ CREATE TABLE postbox.publication (
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
 COMMENT ON TABLE postbox.publication IS $$
 One row for each publication: which events of an outbox go to which topic. Only `create_publication`, `alter_publication`, `claim_publication` and `drop_publication`
-  change it, and workers `lanes`.
+  change it; workers set `lanes` to `wanted_lanes` when they have redistributed the keys.
 
 Rights: SELECT, which PUBLIC has.
 $$;
