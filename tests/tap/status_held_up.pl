@@ -130,7 +130,7 @@ foreach my $case (
 	my ($keys, $warnings) = paused_keys();
 	is($keys, 'app.log|1', "$what: paused keys are shown");
 	like($warnings, qr/could not read the paused keys of outbox \Q$outbox\E\n.*\Q$reason\E/, "$what: and what is the matter") if $outbox;
-	my $shown = $publication eq 'log' ? "whether it keeps events that are older than the retention is not looked at: $reason" : '';
+	my $shown = $publication eq 'log' ? "the retention is not checked: $reason" : '';
 	is(problems(), problems_with($shown), "$what: the retention of the others is shown");
 	$node->safe_psql('postgres', 'TRUNCATE held.armed');
 	$node->safe_psql('postgres', "SET ROLE owner; $undo");

@@ -7,11 +7,6 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     outbox regclass DEFAULT NULL)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_jsonb';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, jsonb, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
-    'Stores an event in the current transaction, to be published after the commit, and returns its receipt. Call it in FROM: '
-    'SELECT r.* FROM postbox.outbox_emit(...) AS r. In SELECT (postbox.outbox_emit(...)).* it is called for each column: three '
-    'events. In a WITH query that nothing reads it is not called. The payload is jsonb: the text that jsonb makes of it is sent. '
-    'Versions begin at 1; NULL counts them. Needs INSERT on the outbox';
 
 CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload bytea,
@@ -20,11 +15,6 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     outbox regclass DEFAULT NULL)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_bytea';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, bytea, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
-    'Stores an event in the current transaction, to be published after the commit, and returns its receipt. Call it in FROM: '
-    'SELECT r.* FROM postbox.outbox_emit(...) AS r. In SELECT (postbox.outbox_emit(...)).* it is called for each column: three '
-    'events. In a WITH query that nothing reads it is not called. The payload is bytes, for example Protobuf, and is sent as it is. '
-    'Versions begin at 1; NULL counts them. Needs INSERT on the outbox';
 
 CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload text,
@@ -33,11 +23,6 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     outbox regclass DEFAULT NULL)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_text';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
-    'Stores an event in the current transaction, to be published after the commit, and returns its receipt. Call it in FROM: '
-    'SELECT r.* FROM postbox.outbox_emit(...) AS r. In SELECT (postbox.outbox_emit(...)).* it is called for each column: three '
-    'events. In a WITH query that nothing reads it is not called. The payload is text that is JSON (22P02 if not), and is sent as it was written, in UTF-8. '
-    'Versions begin at 1; NULL counts them. Needs INSERT on the outbox';
 
 -- The same for arguments of other types: numbers, uuids and enums as keys, numbers as schema versions, json. How PostgreSQL
 -- chooses:
@@ -54,11 +39,6 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     outbox regclass DEFAULT NULL)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, json, bigint, text, json, uuid, timestamptz, text, regclass) IS
-    'Stores an event in the current transaction, to be published after the commit, and returns its receipt. Call it in FROM: '
-    'SELECT r.* FROM postbox.outbox_emit(...) AS r. In SELECT (postbox.outbox_emit(...)).* it is called for each column: three '
-    'events. In a WITH query that nothing reads it is not called. The payload is json, and is sent as it was written, in UTF-8. '
-    'Versions begin at 1; NULL counts them. Needs INSERT on the outbox';
 
 CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id "any", event_type postbox.event_type, payload text,
@@ -67,9 +47,6 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     outbox regclass DEFAULT NULL)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
-COMMENT ON FUNCTION postbox.outbox_emit(text, "any", postbox.event_type, text, bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS
-    'outbox_emit for an aggregate_id or a schema_version that is a whole number, a uuid or an enum, and for a payload that is text. '
-    'What has another type is refused (42804), with the cast to write';
 
 CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id "any", event_type postbox.event_type, payload "any",
@@ -78,9 +55,6 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     outbox regclass DEFAULT NULL)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
-COMMENT ON FUNCTION postbox.outbox_emit(text, "any", postbox.event_type, "any", bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS
-    'outbox_emit for an aggregate_id or a schema_version that is a whole number, a uuid or an enum, and for a payload that is jsonb, json or bytea. '
-    'What has another type is refused (42804), with the cast to write';
 
 CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type postbox.event_type, payload text,
@@ -89,9 +63,6 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     outbox regclass DEFAULT NULL)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, postbox.event_type, text, bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS
-    'outbox_emit for an aggregate_id or a schema_version that is a whole number, a uuid or an enum, and for a payload that is text. '
-    'What has another type is refused (42804), with the cast to write';
 
 CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type postbox.event_type, payload "any",
@@ -100,14 +71,72 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     outbox regclass DEFAULT NULL)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, postbox.event_type, "any", bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS
-    'outbox_emit for an aggregate_id or a schema_version that is a whole number, a uuid or an enum, and for a payload that is jsonb, json or bytea. '
-    'What has another type is refused (42804), with the cast to write';
+
+-- The forms mean the same, so they have one text.
+DO $do$
+DECLARE
+    form pg_catalog.regprocedure;
+BEGIN
+    FOR form IN
+        SELECT p.oid FROM pg_catalog.pg_proc p WHERE p.pronamespace OPERATOR(pg_catalog.=) 'postbox'::pg_catalog.regnamespace
+            AND p.proname OPERATOR(pg_catalog.=) 'outbox_emit'
+    LOOP
+        EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', form, $$
+Stores an event in the caller's transaction and returns its receipt. Workers publish it after COMMIT; ROLLBACK discards it.
+
+Call it in FROM: `SELECT r.* FROM postbox.outbox_emit(...) AS r`. `SELECT (postbox.outbox_emit(...)).*` emits three events, because PostgreSQL calls a function in
+  `(...).*` once for each column. `WITH e AS (SELECT postbox.outbox_emit(...)) SELECT 1` emits none, because nothing reads `e`.
+
+aggregate_type: the type of the aggregate, for example `video`. Not empty.
+aggregate_id: the aggregate, and with ordering `key` the ordering key of its messages: 1 to 1024 bytes. Text, or a whole number, a uuid or an enum, which becomes its text. Other types are
+  refused, with the cast to write in HINT.
+event_type: what happened, for example `video.created`. Not empty.
+payload: the content. `text` that is JSON and `json` are sent as they were written, byte for byte, in UTF-8. `jsonb` is sent as the text that jsonb makes of it: with other
+  white space, another order of keys, and the last of equal keys. `bytea` is sent as it is. A literal or a parameter without a type is `text`. Convert other types with
+  `to_jsonb`. The whole message has at most 10,000,000 bytes.
+version: the version within the aggregate, from 1. NULL counts it. In a `table` a given version must be greater than the last one. A `log` takes it as it is, so a caller
+  that counts versions itself must lock the aggregate first; versions that are counted later are greater: 6, then NULL, makes 7. Where all versions of an aggregate type were
+  given before, the first counted one is greater than all of them, whatever their aggregates. The last counted version is in `<outbox>_version`; inside a transaction that
+  has emitted more than 32 events of the aggregate, the row may be ahead until COMMIT. An adopted table without a column for versions uses `seq`, and takes NULL only.
+schema_version: the version of the schema of the payload. The types are those of aggregate_id. NULL is `v1`.
+attributes: more attributes of the message: a JSON object of strings, numbers and booleans. A message has at most 100 attributes, with those that Postbox sets; a key at
+  most 256 bytes and a value at most 1024. The attributes that every event has (event_id, event_type, aggregate_id, aggregate_type, version, occurred_at, schema_version) are
+  refused. Settings such as `postbox.correlation_id` add attributes that are not given here. Beside a payload of type `json` it may be `json`, too.
+event_id: the id of the event. NULL makes a UUIDv7. Not together with source_event_id.
+occurred_at: when the event occurred, in the years 0001 to 9999. NULL is the start of the transaction.
+source_event_id: makes the same id each time for the same source event, event type and aggregate. If an event with that id is in the outbox already, nothing is stored, and
+  its receipt is returned. Use it for events that are emitted while another event is applied: when that one is applied again,
+  no second event is emitted.
+outbox: the outbox. NULL takes the one that `postbox.default_outbox` names. Without that setting it takes the only outbox that the current user owns; if the user owns
+  none, the only one with a publication among those that it may INSERT into; if none of these has a publication, the only one that it may INSERT into.
+
+Rights: INSERT on the outbox. Versions are counted as the owner of the outbox.
+Errors: 22004 if a required argument is NULL; 22023 if an argument is empty, attributes are invalid, or a version is not positive or, in a `table`, not greater than the
+  last one; 22P02 if a text payload is not JSON; 42804 if an argument has a type that is not converted; 23505 if an event with that id is in the outbox; 54000 if a limit of
+  Pub/Sub is exceeded; 22008 if occurred_at is out of range; 0A000 if a version is given for an outbox that has no column for it; 42P01 if there is no outbox, 42809 if the
+  relation is not one, 42P08 if more than one could be meant; 55000 if the outbox is incomplete; 09000 if a trigger of the outbox suppresses the row; 25006 in a read-only
+  transaction; 42501 without INSERT on the outbox.
+Since: 0.2.0
+Example: SELECT r.* FROM postbox.outbox_emit('video', 'v_123', 'video.created', '{"title": "Intro"}', outbox => 'catalog.outbox') AS r;
+$$);
+    END LOOP;
+END
+$do$;
 
 -- One signature, for clients that are generated from the catalogs.
 CREATE OR REPLACE FUNCTION postbox.outbox_emit_json(event json, outbox regclass DEFAULT NULL) RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_json';
-COMMENT ON FUNCTION postbox.outbox_emit_json(json, regclass) IS
-    'Stores an event like outbox_emit. The event is a JSON object whose keys are the names of the arguments of outbox_emit; other keys are '
-    'refused (22023). The payload is sent as it is written in the object. Call it in FROM: SELECT r.* FROM postbox.outbox_emit_json(...) AS r. '
-    'Needs INSERT on the outbox';
+COMMENT ON FUNCTION postbox.outbox_emit_json(json, regclass) IS $$
+Stores an event like `outbox_emit`, and returns its receipt. It has one signature, for clients that are generated from the catalogs (PostgREST, jOOQ, Prisma). Call it
+  in FROM: `SELECT r.* FROM postbox.outbox_emit_json(...) AS r`.
+
+event: a JSON object whose keys are the names of the arguments of `outbox_emit`, except outbox. aggregate_type, aggregate_id, event_type and payload are required. The
+  payload is a JSON value, and is sent as it is written in the object. `null` stands for an argument that is left out.
+outbox: the outbox; NULL as for `outbox_emit`.
+
+Rights: INSERT on the outbox.
+Errors: 22023 if event is not an object, has another key, or has a key twice; otherwise those of `outbox_emit`, with the key in the message.
+Since: 0.2.0
+Example: SELECT r.* FROM postbox.outbox_emit_json('{"aggregate_type": "video", "aggregate_id": "v_1", "event_type": "video.created",
+  "payload": {"title": "Intro"}}', 'catalog.outbox') AS r;
+$$;

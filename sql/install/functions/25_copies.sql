@@ -1,12 +1,12 @@
 -- Copies of a database, or of its events: what keeps them from publishing the same events again.
 
 -- A publication belongs to a database. A copy of the database beside the original has the same publications, and would publish
--- everything twice. So a publication that was copied within the cluster is not published while the original is there, or until
--- postbox.claim_publication says so. In another cluster it goes on by itself: the original is not known there. A physical copy cannot
--- be told from its original.
+-- everything twice. So a publication that was copied within the cluster is not published while the original exists, unless
+-- postbox.claim_publication is called. In another cluster it is published: the original is not known there. A physical copy is
+-- indistinguishable from its original.
 CREATE OR REPLACE FUNCTION postbox.this_database() RETURNS text
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.this_database() IS 'The system identifier of the cluster and the OID of the current database';
+COMMENT ON FUNCTION postbox.this_database() IS 'Internal: the system identifier of the cluster and the OID of the current database, as in column home of postbox.publication.';
 
 CREATE OR REPLACE FUNCTION postbox.copied_from(home text) RETURNS name
     LANGUAGE sql STABLE
@@ -16,8 +16,8 @@ AS $$
     WHERE home <> this.name AND split_part(home, '/', 1) = split_part(this.name, '/', 1) AND NOT d.datistemplate
 $$;
 COMMENT ON FUNCTION postbox.copied_from(text) IS
-    'The database of this cluster to which a publication with this home belongs, if that is another one; NULL if it belongs here, or no other database has it. '
-    'What is marked as a template is there to be copied';
+    'Internal: the other database of this cluster that a publication with this home belongs to; NULL if it belongs here, or no other database has it. Template databases '
+    'do not count.';
 
 CREATE OR REPLACE FUNCTION postbox.copy_problem(publication text) RETURNS postbox.problem
     LANGUAGE plpgsql STABLE
@@ -25,11 +25,11 @@ CREATE OR REPLACE FUNCTION postbox.copy_problem(publication text) RETURNS postbo
 AS $$
 BEGIN
     RETURN (SELECT ROW('copied', 'error', p.name, format('no worker publishes it: it was copied from database "%s"', postbox.copied_from(p.home)),
-                       format('drop it, or run SELECT postbox.claim_publication(%L) if it has to be published here, too', p.name))::postbox.problem
+                       format('drop it, or run SELECT postbox.claim_publication(%L) if it is to be published here, too', p.name))::postbox.problem
             FROM postbox.publication p WHERE p.name = copy_problem.publication AND postbox.copied_from(p.home) IS NOT NULL);
 END
 $$;
-COMMENT ON FUNCTION postbox.copy_problem(text) IS 'Why a publication that was copied with its database is not published here, and what to do; NULL for others';
+COMMENT ON FUNCTION postbox.copy_problem(text) IS 'Internal: why a publication that was copied with its database is not published here, and the remedy; NULL for others.';
 
 CREATE OR REPLACE FUNCTION postbox.claim_publication(publication text DEFAULT NULL) RETURNS bigint
     LANGUAGE plpgsql
@@ -49,23 +49,33 @@ BEGIN
     RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION postbox.claim_publication(text) IS
-    'Says that a publication of a copied database, or each of them, belongs here and is published here, too. Returns how many did not before';
+COMMENT ON FUNCTION postbox.claim_publication(text) IS $$
+Makes this database publish the publications that were copied into it, beside the original. Returns how many publications did not belong to this database before.
+
+A database that was copied within its cluster, by CREATE DATABASE ... TEMPLATE or by a dump that was restored beside it, publishes nothing while the original exists;
+  its publications are `unserved`. When both publish, consumers receive pending events from both.
+
+publication: the name of the publication. NULL claims all publications of the database.
+
+Rights: superuser.
+Errors: 42704 if the publication does not exist; 42501 for other roles.
+Since: 0.2.0
+Example: SELECT postbox.claim_publication('video_events');
+$$;
 
 -- Logical replication may bring rows of another database into an outbox, which publishes them. What arrives is marked, so
 -- that it is not published here: see extension/emit/replicated.cc. Ordinary sessions do not fire the trigger.
 CREATE OR REPLACE FUNCTION postbox.event_replicated() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.event_replicated() IS 'Trigger of outboxes: keeps what logical replication brings from being published here';
+COMMENT ON FUNCTION postbox.event_replicated() IS 'Internal: trigger of outboxes that keeps rows brought by logical replication from being published here.';
 
--- Rows of a log say by txid and seq when they were emitted, and by origin where: see extension/emit/stamp.cc.
+-- The columns txid and seq of a log say when a row was emitted, and origin says where: see extension/emit/stamp.cc.
 CREATE OR REPLACE FUNCTION postbox.stamp_event() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.stamp_event() IS
-    'Trigger of log outboxes: gives a row that is inserted its txid, seq and origin, whatever the INSERT says. A row of another cluster keeps them. '
-    'Only the owner of the outbox may insert that, or a row of another generation than that of now (insufficient_privilege)';
+    'Internal: trigger of log outboxes that gives an inserted row its true txid, seq and origin; rows of other clusters keep theirs, and only the owner may insert those.';
 
--- On each partition, not on the log: pg_restore makes a trigger when the rows of its table are there, and a log has none of its own.
+-- On each partition, not on the log: pg_restore creates a trigger after the rows of its table, and the log itself has no rows.
 CREATE OR REPLACE FUNCTION postbox.add_stamp_trigger(part regclass) RETURNS void
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -75,7 +85,7 @@ BEGIN
     EXECUTE format('ALTER TABLE %s ENABLE TRIGGER postbox_stamp', part);
 END
 $$;
-COMMENT ON FUNCTION postbox.add_stamp_trigger(regclass) IS 'Puts the trigger postbox.stamp_event on a partition of a log outbox, and enables it';
+COMMENT ON FUNCTION postbox.add_stamp_trigger(regclass) IS 'Internal: creates and enables the trigger postbox_stamp on a partition of a log outbox.';
 
 CREATE OR REPLACE FUNCTION postbox.add_outbox_triggers(relation regclass, kind text) RETURNS void
     LANGUAGE plpgsql
@@ -94,7 +104,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.add_outbox_triggers(regclass, text) IS
-    'Puts the triggers of a table of an outbox on it, and enables them. Its kind: log, table, or parked for the parked events of a log';
+    'Internal: creates and enables the triggers of a table of an outbox, whose kind is log, table, or parked for the table of parked events.';
 
 CREATE OR REPLACE FUNCTION postbox.replicated_problem(outbox regclass) RETURNS postbox.problem
     LANGUAGE plpgsql STABLE
@@ -110,8 +120,8 @@ BEGIN
     END IF;
     RETURN CASE WHEN kept THEN ROW('replicated_events', 'warning', outbox,
         'events that came by logical replication are kept: they are published where they were emitted',
-        format('run SELECT postbox.resolve_unknown_origin(%L, true) if that is so for all that come, false if they are to be published here', outbox))::postbox.problem END;
+        format('run SELECT postbox.resolve_unknown_origin(%L, true) if their source publishes all of them, false if they are to be published here', outbox))::postbox.problem END;
 END
 $$;
 COMMENT ON FUNCTION postbox.replicated_problem(regclass) IS
-    'That a log outbox keeps events that logical replication has brought, judged with the rights of the current user; NULL if it does not, or that was decided';
+    'Internal: whether a log outbox keeps events that logical replication brought and that await a decision, with the rights of the current user; NULL if not.';

@@ -1,8 +1,7 @@
--- Reading a table may run code of ordinary users, which may take for ever: see extension/registry/code_of_users.cc.
+-- Reading a table may run code of ordinary users, which may run forever: see extension/registry/code_of_users.cc.
 CREATE OR REPLACE FUNCTION postbox.code_of_users(relation regclass, other regclass DEFAULT NULL) RETURNS text
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.code_of_users(regclass, regclass) IS
-    'The code of an ordinary user that reading a table would run, or may run; NULL if there is none';
+COMMENT ON FUNCTION postbox.code_of_users(regclass, regclass) IS 'Internal: the code of an ordinary user that reading a table would run, or might run; NULL if there is none.';
 
 -- For a session that gave up waiting for a lock.
 CREATE OR REPLACE FUNCTION postbox.lock_holders(registered postbox.outbox) RETURNS text
@@ -19,4 +18,4 @@ AS $$
       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
       AND l.relation IN (SELECT p.oid FROM part p UNION ALL SELECT i.indexrelid FROM part p JOIN pg_index i ON i.indrelid = p.oid)
 $$;
-COMMENT ON FUNCTION postbox.lock_holders(postbox.outbox) IS 'That a table of an outbox is locked, and by which processes as far as they are known';
+COMMENT ON FUNCTION postbox.lock_holders(postbox.outbox) IS 'Internal: a text that says that a table of an outbox is locked, and by which processes as far as they are known.';

@@ -5,7 +5,18 @@
 CREATE OR REPLACE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((pg_catalog.hashtextextended(aggregate_id COLLATE "C", 0::bigint) & 9223372036854775807) % lanes::bigint)::int;
-COMMENT ON FUNCTION postbox.lane_slice(text, int) IS 'The lane of a key: 0 to lanes - 1, by a hash of the key';
+COMMENT ON FUNCTION postbox.lane_slice(text, int) IS $$
+The lane of an aggregate in a publication with this number of lanes, from 0 to lanes - 1: a hash of the aggregate id. NULL if the aggregate id is NULL. Workers call it
+  as the owner of the outbox, so do not revoke EXECUTE from owners of outboxes.
+
+aggregate_id: the aggregate id.
+lanes: the number of lanes.
+
+Rights: EXECUTE, which PUBLIC has at first.
+Errors: 22012 if lanes is 0.
+Since: 0.2.0
+Example: SELECT postbox.lane_slice('v_123', 4);
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.create_publication(
     name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
@@ -14,10 +25,34 @@ CREATE OR REPLACE FUNCTION postbox.create_publication(
     start text DEFAULT 'beginning', credential text DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text) IS
-    'Publishes the events of an outbox to a topic. `start` says with which it begins: those that are in the outbox already (beginning), those that are '
-    'committed from now on (now), or, of a log, those from the first on that occurred at a time or later (a timestamp). `credential` is the identity with which it '
-    'publishes, see create_credential; NULL is that of the server''s environment. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text) IS $$
+Publishes the events of an outbox, or those of some aggregate types, to a topic.
+
+name: the name of the publication, 1 to 63 bytes, unique in the database.
+outbox: the outbox. A `log` may have any number of publications. In a `table` each event belongs to one publication: its publications may not overlap in their
+  aggregate types.
+topic: a topic id, which `postbox.project_id` completes, or a full name `projects/PROJECT/topics/ID`. An id that does not follow `<domain>.<aggregate>.<category>` gets
+  a WARNING.
+aggregate_types: the aggregate types whose events are published. NULL publishes all.
+ordering: `key` uses the aggregate id as the ordering key. The other values are for a `log` only. `bucket:N`, with N from 1 to 65536, uses N ordering keys, so that
+  requests are full at any number of aggregates; the order within an aggregate is kept. `none` sends no ordering key.
+lanes: 1 to 64; more than 1 for a `log` only. Splits the publication by key, so that as many workers can serve it.
+max_attempts: how many times an event that Pub/Sub rejects is attempted before it waits for `redrive` or `discard`. At least 1.
+base_backoff: the delay before the second attempt; it doubles with each attempt. More than 0, at most 1 day.
+max_backoff: the longest delay between attempts. From base_backoff to 1 day.
+on_failure: `park_key` holds back later events of the key until the rejected event is published or discarded. `park_event` lets the key go on without it.
+start: where it begins. `beginning` takes the events that are in the outbox already; a NOTICE says how many. The other values are for a `log` only. `now` takes what is
+  committed from now on. A time, such as `2026-11-01 00:00+00`, takes the events from the first one on that occurred then or later.
+credential: the credential with which it publishes; see `create_credential`. NULL uses the identity of the server's environment.
+
+Rights: ownership of the outbox, and EXECUTE, which PUBLIC does not have because publishing spends the server's Google credentials. A credential must be granted to the
+  role; see `grant_credential`.
+Errors: 42710 if the publication exists; 42602 if the name or the topic is invalid; 22004 if an argument other than aggregate_types and credential is NULL; 22023 if a value is out of
+  range or unknown; 0A000 if ordering, lanes or start is not supported for a `table`; 42P17 if it overlaps with another publication of a `table`; 42704 if the credential
+  does not exist; 42809 if the relation is not an outbox; 55000 if the outbox is incomplete; 42501 without the rights.
+Since: 0.2.0
+Example: SELECT postbox.create_publication('video_events', 'catalog.outbox', 'catalog.video.events');
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.alter_publication(
     name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
@@ -25,29 +60,70 @@ CREATE OR REPLACE FUNCTION postbox.alter_publication(
     ordering text DEFAULT NULL, lanes int DEFAULT NULL, credential text DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) IS
-    'Changes a publication where it stands: nothing is left out, and what was published is not sent again. NULL leaves a property unchanged; '
-    'aggregate_types => ''{}'' publishes all types. Another number of lanes takes effect as soon as workers have divided the keys anew; if it is no multiple '
-    'of the one before, when fewer than 1000 events wait. credential => '''' goes back to the identity of the server''s environment. For the owner of the outbox; needs EXECUTE, which PUBLIC does not have';
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) IS $$
+Changes a publication in place. No event is left out. NULL leaves a property as it is; the ranges are those of `create_publication`.
+
+Workers first finish what is in flight, for at most 5 s, so that it is not sent again; then the publication goes on, in order. If Pub/Sub does not answer in that time,
+  or rejects an event, the events sent after it may be sent again. A new topic or credential ends a suspension.
+
+name: the name of the publication.
+topic: the new topic.
+aggregate_types: the new aggregate types; `'{}'` publishes all types. They apply to events that are committed afterwards. Of the events committed before
+  that a lane has not reached yet, those of an added type are published and those of a removed type are not. Where a lane is reading ahead of a long backlog, such events
+  may come after later events of other types with the same aggregate id.
+max_attempts: how many times a rejected event is attempted.
+base_backoff: the delay before the second attempt.
+max_backoff: the longest delay between attempts.
+on_failure: `park_key` or `park_event`.
+ordering: `key`, or of a `log` `bucket:N` or `none`.
+lanes: the number of lanes. A multiple of the present number takes effect within a second; another number takes effect when fewer than 1000 events wait. Until then
+  `wanted_lanes` of `postbox.publication` shows it.
+credential: the credential with which it publishes; `''` returns to the identity of the server's environment.
+
+Rights: ownership of the outbox, and EXECUTE, which PUBLIC does not have. A role that changes the topic or the credential must have been granted the credential; see
+  `grant_credential`.
+Errors: 42704 if the publication or the credential does not exist; 42602 if the topic is invalid; 22023 if a value is out of range or unknown; 0A000 if ordering or
+  lanes is not supported for a `table`; 42P17 if it overlaps with another publication of a `table`; 55000 if the extension has yet to be updated, the outbox is
+  incomplete, or another session has just changed the credential; 42501 without the rights.
+Since: 0.2.0
+Example: SELECT postbox.alter_publication('video_events', topic => 'catalog.video.changes', lanes => 4);
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.resume_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.resume_publication(text) IS
-    'Tries a suspended publication at once, which workers do by themselves every 4 s at least. For the owner of the outbox, and for members of postbox_operator';
+COMMENT ON FUNCTION postbox.resume_publication(text) IS $$
+Retries a suspended publication immediately, with its backoff reset. Without it workers retry at `retry_at`, at most 4 s after the last attempt. A reload of the
+  server's configuration retries all suspended publications.
+
+name: the name of the publication.
+
+Rights: ownership of the outbox, or membership in `postbox_operator`.
+Errors: 42704 if the publication does not exist; 55000 if the extension has yet to be updated; 42501 without the rights.
+Since: 0.2.0
+Example: SELECT postbox.resume_publication('video_events');
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.drop_publication(text) IS
-    'Drops a publication; its events stay in the outbox. For the owner of the outbox';
+COMMENT ON FUNCTION postbox.drop_publication(text) IS $$
+Drops a publication, with its position. Its events stay in the outbox.
+
+name: the name of the publication.
+
+Rights: ownership of the outbox.
+Errors: 42704 if the publication does not exist; 42501 if the caller does not own the outbox.
+Since: 0.2.0
+Example: SELECT postbox.drop_publication('video_events');
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.check_topic_name(topic text) RETURNS void
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.check_topic_name(text) IS
-    'Raises an error if Pub/Sub would refuse the name, and a warning if it is not <domain>.<aggregate>.<category>';
+    'Internal: raises an error if Pub/Sub would reject the name of a topic, and a WARNING if it does not follow <domain>.<aggregate>.<category>.';
 
 CREATE OR REPLACE FUNCTION postbox.wake_publishers() RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.wake_publishers() IS 'Wakes the publishers of this database when the transaction commits';
+COMMENT ON FUNCTION postbox.wake_publishers() IS 'Internal: wakes the publisher workers of this database when the transaction commits.';
 
 -- An event that is not published is in one of these states, in a row of a table outbox, or of the table of parked events of a log
 -- (worker/publisher/delivery/parked_queue.h). Only a table's row is PENDING or INFLIGHT: there, lock_token is NULL in all other states, and
@@ -89,7 +165,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION postbox.parked_form(postbox.outbox) IS 'How the parked events of an outbox stand in their table, as SQL about a row q of it';
+COMMENT ON FUNCTION postbox.parked_form(postbox.outbox) IS 'Internal: how the parked events of an outbox are stored, as SQL about a row q of their table.';
 
 CREATE OR REPLACE FUNCTION postbox.redrive_events(outbox regclass, event_id uuid) RETURNS bigint
     LANGUAGE plpgsql
@@ -120,13 +196,22 @@ BEGIN
     RETURN redriven;
 END
 $$;
-COMMENT ON FUNCTION postbox.redrive_events(regclass, uuid) IS 'postbox.redrive with the rights of the current user';
+COMMENT ON FUNCTION postbox.redrive_events(regclass, uuid) IS 'Internal: postbox.redrive with the rights of the current user.';
 
 CREATE OR REPLACE FUNCTION postbox.redrive(outbox regclass, event_id uuid DEFAULT NULL) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
-    'Makes one parked event, or all of the outbox, due now with a fresh count of attempts; returns how many. Needs SELECT '
-    'and UPDATE on the outbox, or on the table of parked events of a log outbox; members of postbox_operator act as its owner';
+COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS $$
+Makes parked events due now and resets their count of attempts. Returns how many. The events that wait behind one of them in its key follow when it is published.
+
+outbox: the outbox.
+event_id: the event. NULL redrives all parked events of the outbox.
+
+Rights: SELECT and UPDATE on the outbox, or of a `log` on the table of parked events, `<outbox>_parked`; or membership in `postbox_operator`, which acts as the owner
+  of the outbox.
+Errors: 22004 if outbox is NULL; 42809 if the relation is not an outbox; 42P01 if its table was dropped; 42501 without the rights.
+Since: 0.2.0
+Example: SELECT postbox.redrive(outbox, first_event_id) FROM postbox.paused_keys WHERE last_error LIKE 'INVALID_ARGUMENT%';
+$$;
 
 -- The keys of the event, by publication; NULL if there is no such event.
 CREATE OR REPLACE FUNCTION postbox.remove_event(registered postbox.outbox, event_id uuid, OUT publications text[], OUT keys text[])
@@ -158,7 +243,7 @@ BEGIN
     IF holder IS NOT NULL THEN
         RAISE object_in_use USING
             MESSAGE = format('event %s is being published', event_id),
-            HINT = 'Try again when the attempt is over.';
+            HINT = 'Try again after the attempt has ended.';
     END IF;
     EXECUTE format('UPDATE %s AS q SET published_at = ''-infinity'', next_retry_at = NULL%s WHERE %s = $1', form.relation, form.free, form.id)
         USING event_id;
@@ -167,7 +252,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.remove_event(postbox.outbox, uuid) IS
-    'A part of postbox.discard: takes an unpublished event out of an outbox, of a log a parked one; returns its key and whose it was. An error if it is being published';
+    'Internal: the part of postbox.discard that removes an unpublished event and returns its key and publications; raises an error if it is being published.';
 
 CREATE OR REPLACE FUNCTION postbox.discard_event(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE plpgsql
@@ -181,14 +266,14 @@ BEGIN
     IF event_id IS NULL THEN
         RAISE null_value_not_allowed USING
             MESSAGE = 'event_id may not be null',
-            HINT = 'postbox.paused_keys shows the event that stops a key.';
+            HINT = 'postbox.paused_keys shows the event that blocks a key.';
     END IF;
     removed := postbox.remove_event(registered, event_id);
     IF removed.keys IS NULL THEN
         RETURN false;
     END IF;
-    -- In a statement of its own, which sees what a worker has parked behind the event before it was locked here. The next
-    -- event of the key is due now, and those behind it follow.
+    -- A separate statement, which sees what a worker parked behind the event before it was locked here. The next event of
+    -- the key is due now, and those behind it follow.
     EXECUTE format($sql$
         UPDATE %1$s AS q SET next_retry_at = now()%2$s
         WHERE q.ctid = ANY (ARRAY(
@@ -201,18 +286,28 @@ BEGIN
     RETURN true;
 END
 $$;
-COMMENT ON FUNCTION postbox.discard_event(regclass, uuid) IS 'postbox.discard with the rights of the current user';
+COMMENT ON FUNCTION postbox.discard_event(regclass, uuid) IS 'Internal: postbox.discard with the rights of the current user.';
 
 CREATE OR REPLACE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
-    'Gives up an unpublished event, so that the events of its key behind it are published. False if there is no such event. '
-    'Needs SELECT and UPDATE on the outbox, or SELECT, UPDATE and DELETE on the table of parked events of a log outbox; members of '
-    'postbox_operator act as its owner';
+COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS $$
+Gives up an unpublished event for good, so that later events of its key are published. Returns false if there is no such event.
 
--- What belongs to a user is read by functions of this kind: outbox_paused_keys runs as the owner of the outbox, and
--- show_paused_keys calls it so, in a security-restricted operation. A look at the status never runs code of an outbox's
--- owner with the rights of the one who looks.
+In a `log` only a parked event can be discarded. In a `table` the row stays for the retention, with `published_at` = -infinity.
+
+outbox: the outbox.
+event_id: the event.
+
+Rights: SELECT and UPDATE on the outbox, or of a `log` SELECT, UPDATE and DELETE on the table of parked events, `<outbox>_parked`; or membership in `postbox_operator`,
+  which acts as the owner of the outbox.
+Errors: 22004 if an argument is NULL; 55006 if the event is being published; 42809 if the relation is not an outbox; 42P01 if its table was dropped; 42501 without the
+  rights.
+Since: 0.2.0
+Example: SELECT postbox.discard('catalog.outbox', 'b5d8f2ce-3a1c-4f5d-9f57-2f3c1d0a7e11');
+$$;
+
+-- The tables of a user are read by functions of this kind: show_paused_keys calls outbox_paused_keys as the owner of the outbox, in
+-- a security-restricted operation. So a query of the status never runs an owner's code with the rights of the caller.
 CREATE OR REPLACE FUNCTION postbox.outbox_paused_keys(outbox regclass)
     RETURNS TABLE (aggregate_id text, first_event_id uuid, event_type text, attempts int,
                    next_retry_at timestamptz, last_error text, waiting bigint)
@@ -228,7 +323,7 @@ BEGIN
         RAISE object_not_in_prerequisite_state USING
             MESSAGE = format('the paused keys of outbox %s are not read', outbox),
             DETAIL = code,
-            HINT = 'Reading them might run code of its owner, and take forever. The owner can read the table itself.';
+            HINT = 'Reading them might run code of the owner of the outbox, which may never end. The owner can read the table directly.';
     END IF;
     IF registered.parked IS NOT NULL THEN
         RETURN QUERY EXECUTE format($sql$
@@ -258,14 +353,13 @@ BEGIN
         postbox.outbox_column(registered, 'aggregate_id', 'later.'), postbox.outbox_column(registered, 'aggregate_id', 'earlier.'));
 END
 $$;
-COMMENT ON FUNCTION postbox.outbox_paused_keys(regclass) IS 'The paused keys of one outbox, read with the rights of the current user';
+COMMENT ON FUNCTION postbox.outbox_paused_keys(regclass) IS 'Internal: the paused keys of one outbox, read with the rights of the current user.';
 
 CREATE OR REPLACE FUNCTION postbox.show_paused_keys(outbox regclass)
     RETURNS TABLE (aggregate_id text, first_event_id uuid, event_type text, attempts int,
                    next_retry_at timestamptz, last_error text, waiting bigint)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.show_paused_keys(regclass) IS
-    'postbox.outbox_paused_keys, run as the owner of the outbox; no rows if the caller may not see its events';
+COMMENT ON FUNCTION postbox.show_paused_keys(regclass) IS 'Internal: postbox.outbox_paused_keys, run as the owner of the outbox; no rows if the caller may not see its events.';
 
 CREATE OR REPLACE FUNCTION postbox.list_paused_keys()
     RETURNS TABLE (outbox regclass, aggregate_id text, first_event_id uuid, event_type text, attempts int,
@@ -278,7 +372,7 @@ DECLARE
     reason text;
 BEGIN
     FOR registered IN SELECT o.relation FROM postbox.outbox o ORDER BY o.relation LOOP
-        -- What the owner of one outbox has made of it hides no other.
+        -- An outbox that cannot be read does not hide the others.
         BEGIN
             RETURN QUERY SELECT registered, k.* FROM postbox.show_paused_keys(registered) k;
         EXCEPTION
@@ -295,21 +389,31 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION postbox.list_paused_keys() IS 'The rows of postbox.paused_keys';
+COMMENT ON FUNCTION postbox.list_paused_keys() IS 'Internal: the rows of postbox.paused_keys.';
 
 CREATE OR REPLACE VIEW postbox.paused_keys AS SELECT * FROM postbox.list_paused_keys();
-COMMENT ON VIEW postbox.paused_keys IS
-    'Keys whose first unpublished event is parked: which event, why, when it is retried (next_retry_at) and how many events '
-    'wait behind it. Shows the outboxes that the caller may read; all of them to postbox_operator and pg_monitor';
+COMMENT ON VIEW postbox.paused_keys IS $$
+One row for each key that waits because its first unpublished event is parked.
 
--- In C, because each look at the status asks: see extension/registry/outbox_problem.cc.
+Rights: SELECT, which PUBLIC has. A role sees the rows of the outboxes that it may read: SELECT on the `table`, or on `<outbox>_parked` of a `log`, and USAGE on the
+  schema, without row security. Members of `postbox_operator` and `pg_monitor` see all rows.
+$$;
+COMMENT ON COLUMN postbox.paused_keys.outbox IS 'The outbox';
+COMMENT ON COLUMN postbox.paused_keys.aggregate_id IS 'The aggregate id, which is the key';
+COMMENT ON COLUMN postbox.paused_keys.first_event_id IS 'The id of the parked event; postbox.redrive and postbox.discard take it';
+COMMENT ON COLUMN postbox.paused_keys.event_type IS 'The type of the parked event';
+COMMENT ON COLUMN postbox.paused_keys.attempts IS 'How many attempts to publish it have failed; 0 if it alone got no answer from Pub/Sub';
+COMMENT ON COLUMN postbox.paused_keys.next_retry_at IS 'When it is retried; infinity: not before postbox.redrive, because max_attempts are used up';
+COMMENT ON COLUMN postbox.paused_keys.last_error IS 'Why the last attempt failed; see Troubleshooting';
+COMMENT ON COLUMN postbox.paused_keys.waiting IS 'How many later events of the key wait behind it';
+
+-- In C, because each query of the status calls it: see extension/registry/outbox_problem.cc.
 CREATE OR REPLACE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS postbox.problem
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS
-    'What is wrong with the tables of an outbox, and the repair; NULL if nothing is';
+COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS 'Internal: what is wrong with the tables of an outbox, and the repair; NULL if nothing is.';
 
--- Counted with the rights of the current user. What the owner of an outbox has made of it is shown with its publication. It hides no
--- other one and holds up none: errors become `problem`, and what is locked, or may run code of users, is not counted.
+-- Counted with the rights of the current user. An outbox that cannot be counted does not hide or delay the others: an error becomes
+-- `problem`, and a table that is locked, or whose reading may run code of users, is not counted.
 CREATE OR REPLACE FUNCTION postbox.publication_backlog(publication text,
     OUT ready bigint, OUT parked bigint, OUT oldest_ready interval, OUT oldest_parked interval, OUT problem text, OUT broken boolean)
     LANGUAGE plpgsql
@@ -342,12 +446,12 @@ BEGIN
     oldest_ready := date_trunc('milliseconds', clock_timestamp() - counted.oldest_ready);
     oldest_parked := date_trunc('milliseconds', clock_timestamp() - counted.oldest_parked);
     IF counted.misplaced > 0 AND registered.kind = 'log' THEN
-        problem := format('%s events have no seq or one that the sequence has not given out, and wait; '
+        problem := format('%s events are not published, because their seq is NULL or was not generated by the sequence; '
                           'repair them with UPDATE %s SET txid = DEFAULT, seq = DEFAULT '
                           'WHERE seq > %s OR seq < 1 OR seq IS NULL', counted.misplaced, registered.relation,
                           coalesce(pg_sequence_last_value(postbox.log_sequence(registered.relation)), 0));
     ELSIF counted.misplaced > 0 THEN
-        problem := format('%s events have no seq or one below 1, and wait; repair them with UPDATE %s SET seq = DEFAULT '
+        problem := format('%s events are not published, because their seq is NULL or below 1; repair them with UPDATE %s SET seq = DEFAULT '
                           'WHERE published_at IS NULL AND (seq < 1 OR seq IS NULL)', counted.misplaced, registered.relation);
     END IF;
 EXCEPTION
@@ -360,23 +464,22 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION postbox.publication_backlog(text) IS
-    'The backlog of a publication, counted with the rights of the current user, and which rows are not read or why none can be';
+    'Internal: the backlog of a publication, counted with the rights of the current user, and which rows cannot be published or why none is counted.';
 
 CREATE OR REPLACE FUNCTION postbox.show_backlog(publication text)
     RETURNS TABLE (ready bigint, parked bigint, oldest_ready interval, oldest_parked interval, problem text, broken boolean, last_error text)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_backlog(text) IS
-    'postbox.publication_backlog, run as the owner of the outbox, and why the publication is suspended; no rows if the caller may '
-    'not see its events';
+    'Internal: postbox.publication_backlog, run as the owner of the outbox, and why the publication is suspended; no rows if the caller may not see its events.';
 
--- From shared memory: a look at it costs nothing.
+-- Reads shared memory only.
 CREATE OR REPLACE FUNCTION postbox.publishing_state(publication text, OUT state text, OUT problem postbox.problem, OUT since timestamptz, OUT next_try timestamptz)
     LANGUAGE C VOLATILE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.publishing_state(text) IS
-    'unserved if no worker publishes it, waiting if its events wait for a synchronous standby, and why; retrying if Pub/Sub does not answer, '
-    'since when, and the next try; NULL if nothing is the matter';
+    'Internal: why a publication is not published although its tables are in order: unserved, waiting or retrying, with cause, begin and next attempt; NULL if it is '
+    'active.';
 
--- A restore may have left it out, or have yet to load it: so a worker makes no row.
+-- A restore may have left the row out, or may not have loaded it yet. So a worker does not insert it.
 CREATE OR REPLACE FUNCTION postbox.state_problem(publication text) RETURNS postbox.problem
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -385,7 +488,7 @@ AS $$
         format('if no restore is running, run INSERT INTO postbox.publication_state (publication) VALUES (%L) as a superuser', publication)
     WHERE NOT EXISTS (SELECT FROM postbox.publication_state s WHERE s.publication = state_problem.publication)
 $$;
-COMMENT ON FUNCTION postbox.state_problem(text) IS 'That the failures of a publication cannot be stored, and what to do; NULL if they can';
+COMMENT ON FUNCTION postbox.state_problem(text) IS 'Internal: why the failures of a publication cannot be stored, and the remedy; NULL if they can.';
 
 CREATE OR REPLACE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
@@ -409,9 +512,11 @@ BEGIN
         IF why IS NOT NULL THEN
             state := 'unserved';
         ELSE
-            -- What waits for a standby hides no failure that is still to be tried again.
-            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), postbox.problem_text(p.problem), coalesce(p.next_try, retry_at), least(p.since, suspended_since)
-              INTO state, why, retry_at, suspended_since FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
+            -- Waiting for a standby does not hide a failure that has yet to be retried.
+            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), postbox.problem_text(p.problem),
+                   coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+              INTO state, why, retry_at, suspended_since
+            FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
         SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
         SELECT sum(s.sent_again), max(s.sent_again_at) INTO sent_again_at_most, sent_again_at FROM (SELECT l.publication, l.sent_again, l.sent_again_at FROM postbox.lane l
@@ -432,49 +537,51 @@ BEGIN
         SELECT b.ready + b.parked, b.ready, b.parked, greatest(b.oldest_ready, b.oldest_parked), b.oldest_ready, b.problem, b.broken, b.last_error
         INTO pending, ready, parked, oldest_pending, oldest_ready, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
-        -- What failed is just being tried again, if there is anything to try. A broker that does not answer is tried for long.
+        -- A retry that is due is under way, if there is anything to publish. Where the broker does not answer, it takes long.
         IF state <> 'retrying' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
             SELECT CASE state WHEN 'suspended' THEN 'active' ELSE state END, NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
         last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
                                        postbox.problem_text(postbox.unlogged_problem(registered.relation, registered.parked, registered.counter)),
                                        postbox.problem_text(postbox.state_problem(publication))), '');
-        IF broken THEN
-            state := 'broken';
-        END IF;
+        state := CASE WHEN broken THEN 'broken' ELSE state END;
         RETURN NEXT;
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION postbox.list_publication_status() IS 'The rows of postbox.publication_status';
+COMMENT ON FUNCTION postbox.list_publication_status() IS 'Internal: the rows of postbox.publication_status.';
 
 CREATE OR REPLACE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
-COMMENT ON VIEW postbox.publication_status IS
-    'State and backlog of each publication. Backlog columns and last_error are NULL where the caller may not read the outbox; '
-    'postbox_operator and pg_monitor see all of them';
+COMMENT ON VIEW postbox.publication_status IS $$
+One row for each publication: its state and its backlog. The cost of a query does not depend on the backlog.
+
+Rights: SELECT, which PUBLIC has. The counts and `last_error` are NULL where the caller may not read the outbox: SELECT on it, and on `<outbox>_parked` of a `log`, and
+  USAGE on the schema, without row security. What is wrong with a broken, unserved or waiting publication is shown to all. Members of `postbox_operator` and `pg_monitor`
+  see everything.
+$$;
+COMMENT ON COLUMN postbox.publication_status.publication IS 'The name of the publication';
+COMMENT ON COLUMN postbox.publication_status.outbox IS 'The outbox that it reads';
+COMMENT ON COLUMN postbox.publication_status.topic IS 'The topic that it publishes to, as it was given';
 COMMENT ON COLUMN postbox.publication_status.state IS
-    'active; waiting for a synchronous standby; retrying while Pub/Sub does not answer; suspended after a failed attempt until something is published; unserved: no worker publishes it; or broken: '
-    'the outbox is not what Postbox made. last_error says more';
-COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet: ready and parked';
+    'active; waiting: its events wait for a synchronous standby; retrying: Pub/Sub does not answer; suspended: an attempt failed, and it is retried at retry_at; '
+    'unserved: no worker publishes it; broken: the tables of its outbox are not as Postbox made them. last_error has the cause; see Troubleshooting';
+COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet: ready + parked';
 COMMENT ON COLUMN postbox.publication_status.ready IS
-    'How many of them wait to be published. In a log those since the last checkpoint may count though they have been. Exact up to 1000, beyond that '
-    'estimated from samples';
+    'How many of them wait to be published. Exact up to 1000, above that estimated from samples. In a log, events that were published since the last checkpoint may count';
 COMMENT ON COLUMN postbox.publication_status.parked IS
-    'How many of them are parked or wait behind a parked one. Exact up to 10000, beyond that from the statistics of their table';
+    'How many of them are parked, or wait behind a parked event of their key. Exact up to 10000, above that taken from the statistics of their table';
 COMMENT ON COLUMN postbox.publication_status.oldest_pending IS
-    'Age of the oldest of them, by occurred_at; of the first 1000 of each kind';
-COMMENT ON COLUMN postbox.publication_status.oldest_ready IS 'The same without those that are parked: how far publishing lags behind';
-COMMENT ON COLUMN postbox.publication_status.retry_at IS
-    'When a suspended or retrying publication is tried again, or since when it is being tried; NULL if active';
-COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts in a row have failed; NULL if active';
+    'Age of the oldest pending event, by occurred_at, among the first 1000 ready and the first 1000 parked ones; NULL if there is none';
+COMMENT ON COLUMN postbox.publication_status.oldest_ready IS 'Age of the oldest ready event, likewise: how far publishing lags behind';
+COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended or retrying publication is retried; a time in the past: the attempt is under way. NULL if active';
+COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts have failed without a success in between; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
-    'Why a suspended or retrying publication failed last, why one is unserved or waiting and what to do, what is wrong with a broken one and its repair, '
-    'what an active one does not publish, or which of its tables a crash would empty';
-COMMENT ON COLUMN postbox.publication_status."position" IS 'Log outbox: the seq up to which every lane has read';
-COMMENT ON COLUMN postbox.publication_status.leases IS 'Log outbox: lock tokens of the workers that hold its lanes, see postbox.workers';
+    'Suspended, retrying: why the last attempt failed. Unserved, waiting: the cause and the remedy. Broken: what is wrong, and the repair. Active: which events cannot be '
+    'published, why the backlog is not counted, or which table is UNLOGGED; NULL if nothing is. See Troubleshooting';
+COMMENT ON COLUMN postbox.publication_status."position" IS 'Log: the seq up to which every lane has read; 0 if a lane has not begun. NULL for a table';
+COMMENT ON COLUMN postbox.publication_status.leases IS 'Log: the lock tokens of the workers that hold its lanes, see postbox.workers. NULL for a table';
 COMMENT ON COLUMN postbox.publication_status.sent_again_at_most IS
-    'How many messages were sent again, at most, since the publication was created: each that Pub/Sub got twice is counted, and also those of which that is not '
-    'known. These are the events of a request that had no answer and, where a worker was gone or had to begin again, those that it may have sent since it '
-    'stored how far it was: of a log beside a backlog all that waited. 0 without a fault. Stored with the results, so a moment later: what a worker counted and had not stored when '
-    'it was killed is missing';
-COMMENT ON COLUMN postbox.publication_status.sent_again_at IS 'When the last of them were counted; NULL: there were none';
+    'An upper bound of the number of messages that were sent more than once since the publication was created: 0 without a fault. It counts the messages of requests '
+    'without an answer, and what a worker that ended without storing its position, or that began again at the stored one, may have sent since: of a log with a backlog, '
+    'all that waited. Counts are stored with the results; those of a worker that was killed before that are missing';
+COMMENT ON COLUMN postbox.publication_status.sent_again_at IS 'When the last of them were counted; NULL if there were none';

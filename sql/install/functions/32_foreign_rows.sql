@@ -1,6 +1,6 @@
 CREATE OR REPLACE FUNCTION postbox.origin_of(system_identifier numeric) RETURNS int
     LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.origin_of(numeric) IS 'The number by which the rows of a log outbox tell a cluster from others';
+COMMENT ON FUNCTION postbox.origin_of(numeric) IS 'Internal: the number by which the rows of a log outbox identify the cluster with this system identifier.';
 
 -- What a position is made of, as one row: where each lane stands here and where it stood in other clusters.
 CREATE OR REPLACE VIEW postbox.lane_progress AS
@@ -10,11 +10,21 @@ CREATE OR REPLACE VIEW postbox.lane_progress AS
     UNION ALL
     SELECT f.publication, f.slice, f.origin, f.floor, f.hwm, f.snapshot, f.next_xid, f.zone_upto, f.zone_snapshot, f.ahead
     FROM postbox.former_position f;
-COMMENT ON VIEW postbox.lane_progress IS 'How far each lane of a log outbox has read the rows of each cluster: columns of postbox.lane and postbox.former_position';
+COMMENT ON VIEW postbox.lane_progress IS 'Internal: how far each lane of a log outbox has read the rows of each cluster: the rows of postbox.lane and postbox.former_position.';
+COMMENT ON COLUMN postbox.lane_progress.publication IS 'The name of the publication';
+COMMENT ON COLUMN postbox.lane_progress.slice IS 'The number of the lane';
+COMMENT ON COLUMN postbox.lane_progress.origin IS 'The cluster, as in column origin of the log';
+COMMENT ON COLUMN postbox.lane_progress.floor IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.lane_progress.hwm IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.lane_progress.snapshot IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.lane_progress.next_xid IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.lane_progress.zone_upto IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.lane_progress.zone_snapshot IS 'As in postbox.lane';
+COMMENT ON COLUMN postbox.lane_progress.ahead IS 'As in postbox.lane';
 
 CREATE OR REPLACE FUNCTION postbox.cluster_origin() RETURNS int
     LANGUAGE C STABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.cluster_origin() IS 'The number by which the rows of a log outbox tell this cluster from others, made from its system identifier';
+COMMENT ON FUNCTION postbox.cluster_origin() IS 'Internal: the number by which the rows of a log outbox identify this cluster, made from its system identifier.';
 
 -- A lane that does not exist or has not begun has read nothing.
 CREATE OR REPLACE FUNCTION postbox.has_read(lane postbox.lane_progress, txid xid8, seq bigint) RETURNS boolean
@@ -28,7 +38,7 @@ AS $$
         (SELECT z.snapshot FROM unnest(((lane).ahead).upto, ((lane).ahead).snapshot) AS z(upto, snapshot)
          WHERE z.upto >= seq ORDER BY z.upto LIMIT 1))) IS TRUE)
 $$;
-COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Whether a lane has read the row of a log outbox with this txid and seq';
+COMMENT ON FUNCTION postbox.has_read(postbox.lane_progress, xid8, bigint) IS 'Internal: whether a lane has read the row of a log outbox with this txid and seq.';
 
 -- Rows of other clusters. They come with a restore, with pg_upgrade, or with a copy of the table, at any time and in any
 -- order. Readers take rows of this cluster only. What a former position had not read is settled once: in one transaction
@@ -61,7 +71,7 @@ BEGIN
             RETURN NEXT;
         END IF;
     END LOOP;
-    -- Their owner can forge any number of others: most often the first of them will do. From one to the next, through the index.
+    -- The owner can forge any number of other origins; most callers need one of them only. From one to the next, through the index.
     known := false;
     hwm := NULL;
     xmin := NULL;
@@ -78,8 +88,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.foreign_origins(regclass, regclass, int) IS
-    'The other clusters of which a log outbox, or one of its partitions, has rows: those of which positions of its lanes are known, with the bounds '
-    'between which rows may be unread (seq above hwm, or txid from xmin on and below next_xid), and up to `most_unknown` of those of which none are known';
+    'Internal: the other clusters of which a log outbox, or one of its partitions, has rows: all that lanes have positions in, with the bounds of what may be unread, and '
+    'up to most_unknown others.';
 
 -- Late rows first, then new ones: in the order of seq. Each kind goes through one index.
 CREATE OR REPLACE FUNCTION postbox.foreign_unread(outbox regclass, part regclass, origin int, hwm bigint, xmin xid8, next_xid xid8, most int,
@@ -110,7 +120,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.foreign_unread(regclass, regclass, int, bigint, xid8, xid8, int, text) IS
-    'The seq of up to `most` rows of another cluster that some lane had not read there; between the bounds of postbox.foreign_origins';
+    'Internal: the seq of up to `most` rows of another cluster, within the bounds of postbox.foreign_origins, that some lane had not read there.';
 
 CREATE OR REPLACE FUNCTION postbox.has_unsettled(outbox regclass, part regclass) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -128,7 +138,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.has_unsettled(regclass, regclass) IS
-    'Whether a log outbox, or one of its partitions, has rows of another cluster that postbox.settle_rows has to settle';
+    'Internal: whether a log outbox, or one of its partitions, has rows of another cluster that postbox.settle_rows has to settle.';
 
 -- A row that cannot be an event is parked as in worker/publisher/source/log/log_outbox_sql.cc. A row behind an earlier one of its key
 -- waits for it.
@@ -158,7 +168,7 @@ AS $$
         $sql$, parked, source)
 $$;
 COMMENT ON FUNCTION postbox.parking_statement(regclass, text) IS
-    'The statement that makes parked events of a log outbox, which are due, of what comes FROM source: p, a publication, and e, a row of the log';
+    'Internal: the statement that parks events of a log outbox, due now, from a FROM list of p, a publication, and e, a row of the log.';
 
 CREATE OR REPLACE FUNCTION postbox.settle_rows(outbox regclass, batch int) RETURNS bigint
     LANGUAGE plpgsql
@@ -183,9 +193,9 @@ BEGIN
                 $sql$)) INTO settled USING cluster.origin, seqs, outbox;
         IF settled = 0 THEN
             RAISE triggered_action_exception USING
-                MESSAGE = format('the rows of outbox %s that another cluster has not published are not settled', outbox),
-                DETAIL = 'A trigger, rule or policy keeps them from being changed.',
-                HINT = 'Let the owner of the outbox UPDATE the column origin.';
+                MESSAGE = format('could not settle the unpublished rows of another cluster in outbox %s', outbox),
+                DETAIL = 'A trigger, rule or policy suppresses the UPDATE of these rows.',
+                HINT = 'Allow the owner of the outbox to UPDATE the column origin.';
         END IF;
         RETURN settled;
     END LOOP;
@@ -193,16 +203,16 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.settle_rows(regclass, int) IS
-    'Settles up to `batch` rows of other clusters that were not published there, and returns how many: they become parked events that are due';
+    'Internal: turns up to `batch` rows of other clusters that were not published there into parked events that are due, and returns how many.';
 
--- Before the lanes' rows of this cluster are read. It is the one thing here that writes tables of Postbox, so only workers
--- and superusers run it.
+-- Runs before the lanes read rows of this cluster. It is the only function here that writes tables of Postbox, so only workers and
+-- superusers run it.
 CREATE OR REPLACE FUNCTION postbox.begin_here(outbox regclass) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-    -- One at a time: another session that settles rows comes again.
+    -- One session at a time: another one that settles rows tries again later.
     PERFORM FROM postbox.outbox o WHERE o.relation = begin_here.outbox FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN false;
@@ -230,8 +240,8 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.begin_here(regclass) IS
-    'Makes the lanes of a log outbox that come from another cluster begin with the rows of this one, and keeps their positions there in '
-    'postbox.former_position. False if another session does it';
+    'Internal: makes the lanes of a log outbox that come from another cluster begin with the rows of this one, and keeps their former positions; false if another session '
+    'is doing it.';
 
 -- A publication that is created after a restore misses the rows that had been settled before.
 CREATE OR REPLACE FUNCTION postbox.park_settled(publication text, outbox regclass) RETURNS void
@@ -245,8 +255,7 @@ BEGIN
         $sql$, outbox)) USING publication;
 END
 $$;
-COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS
-    'Gives a new publication the rows of other clusters that have been settled for those that were there: they become parked events that are due';
+COMMENT ON FUNCTION postbox.park_settled(text, regclass) IS 'Internal: gives a new publication the settled rows of other clusters as parked events that are due.';
 
 -- Lanes are merged at one moment, which the snapshot says: what a lane has not read of it by then becomes parked events, which
 -- go first. False if that is more than `most`.
@@ -282,16 +291,36 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.park_unread(text, bigint, pg_snapshot, int) IS
-    'Makes parked events, which are due, of up to `most` events that a publication has not read and that were visible to a snapshot; false if there are more';
+    'Internal: turns up to `most` events that a publication has not read and that a snapshot sees into parked events that are due; false if there are more.';
 
--- What is not known, a superuser decides.
+-- Whether these rows were published cannot be found out, so a superuser decides.
 CREATE OR REPLACE FUNCTION postbox.resolve_unknown_origin(outbox regclass, published boolean) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.resolve_unknown_origin(regclass, boolean) IS
-    'Says whether rows of other clusters that came without the positions of their lanes were published there. If not, they are published now';
+COMMENT ON FUNCTION postbox.resolve_unknown_origin(regclass, boolean) IS $$
+Decides whether events of a `log` that came from another cluster without the positions of its lanes, or by logical replication, were published there. Until then they
+  are kept and not published, and `postbox.outbox_status` says so. The decision also holds for events of the same origin that come later. It has no effect on an outbox
+  without a publication.
+
+outbox: the outbox, of kind `log`.
+published: true if they were published at their origin: they stay and are not published here. false publishes them here, once.
+
+Rights: superuser.
+Errors: 54000 if the outbox has events of more than 100 unknown clusters, most of which must be forged: delete these events; 42809 if the relation is not an outbox;
+  42501 for other roles.
+Since: 0.2.0
+Example: SELECT postbox.resolve_unknown_origin('catalog.outbox', published => true);
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.settle_foreign_events(outbox regclass) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.settle_foreign_events(regclass) IS
-    'After a restore into another cluster: makes the lanes begin with the rows of this one, and settles some rows of other clusters that were not published '
-    'there. Returns how many. Workers call it when they need it';
+COMMENT ON FUNCTION postbox.settle_foreign_events(regclass) IS $$
+After a restore into another cluster: takes events of a `log` that the other cluster had not published, and publishes them before the events that their keys have here.
+  They become parked events that are due. Returns how many, at most 2000 in one call; 0 also if another session is doing the same. Workers call it by themselves.
+
+outbox: the outbox, of kind `log`.
+
+Rights: superuser.
+Errors: 42809 if the relation is not a `log` outbox; 09000 if a trigger, rule or policy of the outbox keeps the rows from being updated; 42501 for other roles.
+Since: 0.2.0
+Example: SELECT postbox.settle_foreign_events('catalog.outbox');
+$$;

@@ -1,5 +1,4 @@
--- Tables of an outbox or inbox that are UNLOGGED. Nothing keeps an owner from it; so it is said where one looks.
+-- Tables of an outbox or inbox that are UNLOGGED. An owner can make them so at any time, so the status views report it.
 CREATE OR REPLACE FUNCTION postbox.unlogged_problem(VARIADIC tables regclass[]) RETURNS postbox.problem
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.unlogged_problem(regclass[]) IS
-    'Which of these tables and their partitions are UNLOGGED, and the repair; NULL if none is';
+COMMENT ON FUNCTION postbox.unlogged_problem(regclass[]) IS 'Internal: which of these tables and their partitions are UNLOGGED, and the repair; NULL if none is.';

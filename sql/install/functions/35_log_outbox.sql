@@ -10,9 +10,9 @@
 --   - Rule: TRUNCATE only under the lock of the partition, and only if under this lock every lane of every publication
 --     has read all of its rows. A transaction that has inserted into it holds its lock until it ends, so no row can be
 --     committed between the check and the TRUNCATE.
---   - What cannot be emptied in its turn (a row is unread, no publication reads the outbox, the partition is locked, no
---     worker runs) stays. New rows join it when its turn comes again, and it is emptied in a later one.
---   - So nothing has to be made ahead of time, and nothing depends on the ids of events.
+--   - A partition that cannot be emptied in its turn (a row is unread, no publication reads the outbox, the partition is
+--     locked, no worker runs) stays. New rows join it when its turn comes again, and it is emptied in a later turn.
+--   - So no partition has to be created ahead of time, and nothing depends on the ids of events.
 --
 -- Transaction ids mean nothing in another cluster, and rows of both meet in one log there: restored ones, and those emitted
 -- since. The column origin says which cluster a row was written in; see extension/registry/foreign_events.cc.
@@ -25,13 +25,13 @@ CREATE OR REPLACE FUNCTION postbox.generation_span(retention interval) RETURNS i
 AS $$
     SELECT make_interval(secs => least(2000000000, greatest(60, ceil(extract(epoch FROM coalesce(retention, '4 days')) / 4)))::float8)
 $$;
-COMMENT ON FUNCTION postbox.generation_span(interval) IS 'How long a generation of a log outbox is written to: a quarter of the retention, at least a minute';
+COMMENT ON FUNCTION postbox.generation_span(interval) IS 'Internal: how long a generation of a log outbox is written to: a quarter of the retention, at least a minute.';
 
 -- In C because each plain INSERT evaluates it, and outbox_emit sets up its evaluation for each event.
 CREATE OR REPLACE FUNCTION postbox.generation_of(moment timestamptz, span int) RETURNS smallint
     LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.generation_of(timestamptz, int) IS
-    'The generation of a moment, in a log outbox whose generations are written to for `span` seconds each';
+    'Internal: the generation of a point in time, in a log outbox whose generations are written to for `span` seconds each.';
 
 CREATE OR REPLACE FUNCTION postbox.generation_expression(span interval, moment text DEFAULT 'now()') RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -39,7 +39,7 @@ CREATE OR REPLACE FUNCTION postbox.generation_expression(span interval, moment t
 AS $$
     SELECT format('postbox.generation_of(%s, %s)', moment, extract(epoch FROM span)::int)
 $$;
-COMMENT ON FUNCTION postbox.generation_expression(interval, text) IS 'The SQL expression for the generation of a moment, for a log outbox with this span';
+COMMENT ON FUNCTION postbox.generation_expression(interval, text) IS 'Internal: the SQL expression for the generation of a point in time, for a log outbox with this span.';
 
 CREATE OR REPLACE FUNCTION postbox.log_partitions(outbox regclass)
     RETURNS TABLE (part regclass, generation smallint)
@@ -50,8 +50,7 @@ AS $$
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = outbox
 $$;
-COMMENT ON FUNCTION postbox.log_partitions(regclass) IS
-    'The partitions of a log outbox, and the generation of each';
+COMMENT ON FUNCTION postbox.log_partitions(regclass) IS 'Internal: the partitions of a log outbox, and the generation of each.';
 
 CREATE OR REPLACE FUNCTION postbox.add_missing_partitions(outbox regclass) RETURNS int
     LANGUAGE plpgsql
@@ -63,17 +62,17 @@ DECLARE
     part name;
     added int := 0;
 BEGIN
-    -- Code of the owner's runs here, in the expressions of indexes for example.
+    -- This runs code of the owner, for example in the expressions of indexes.
     SELECT n.nspname, c.relname INTO schema, log
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox AND c.relowner = current_user::regrole;
     IF NOT FOUND THEN
         RAISE insufficient_privilege USING
             MESSAGE = format('%s does not own table %s', current_user, outbox),
-            HINT = 'Call postbox.make_partitions, which acts as the owner of the outbox.';
+            HINT = 'Only the owner of a log outbox can create its partitions and purge it.';
     END IF;
     FOR i IN 0..5 LOOP
         CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
-        -- Without it no event could be emitted when its turn comes.
+        -- Without the partition no event could be emitted in its turn.
         part := postbox.free_name(schema, log, '_g' || i);
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
         PERFORM postbox.add_stamp_trigger(format('%I.%I', schema, part)::regclass);
@@ -82,12 +81,11 @@ BEGIN
     RETURN added;
 END
 $$;
-COMMENT ON FUNCTION postbox.add_missing_partitions(regclass) IS 'What postbox.make_partitions does as the owner of a log outbox; internal';
+COMMENT ON FUNCTION postbox.add_missing_partitions(regclass) IS 'Internal: postbox.make_partitions with the rights of the current user, who must be the owner of the log outbox.';
 
 CREATE OR REPLACE FUNCTION postbox.make_partitions(outbox regclass) RETURNS int
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.make_partitions(regclass) IS
-    'Makes the partitions of a log outbox that are missing, as its owner; returns how many. For its owner. purge_outbox and repair_outbox do so, too';
+COMMENT ON FUNCTION postbox.make_partitions(regclass) IS 'Internal: creates the partitions of a log outbox that are missing, as its owner, and returns how many.';
 
 -- Transaction ids of another cluster say nothing here: a lane that has yet to be re-based has read nothing.
 CREATE OR REPLACE FUNCTION postbox.read_by_all(outbox regclass, OUT floor bigint, OUT hwm bigint, OUT xmin xid8)
@@ -102,8 +100,8 @@ AS $$
     HAVING bool_and(l.snapshot IS NOT NULL AND postbox.origin_of(l.system_identifier) = postbox.cluster_origin())
 $$;
 COMMENT ON FUNCTION postbox.read_by_all(regclass) IS
-    'What all lanes of a log outbox have read of the rows of this cluster: those with seq up to floor, and those with seq up to hwm and txid below xmin. '
-    'NULL if a lane has read nothing, or no publication reads the outbox';
+    'Internal: what all lanes of a log outbox have read of the rows of this cluster: seq up to floor, or up to hwm with txid below xmin; NULL if a lane, or every '
+    'publication, is missing.';
 
 -- No lane reads a row that has no seq, or one that the sequence never gives out. An event that cannot be published as it
 -- is stays in the log when it is parked; see worker/publisher/source/log/parked_events.h.
@@ -139,7 +137,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.is_read(regclass, regclass) IS
-    'Whether every lane of an outbox has read all rows of one of its partitions; no if no publication reads the outbox';
+    'Internal: whether every lane of an outbox has read all rows of one of its partitions; false if no publication reads the outbox.';
 
 CREATE OR REPLACE FUNCTION postbox.past_retention(registered postbox.outbox) RETURNS SETOF regclass
     LANGUAGE plpgsql
@@ -158,7 +156,7 @@ BEGIN
     RETURN QUERY SELECT p.part FROM postbox.log_partitions(registered.relation) p WHERE p.generation <> ALL (retained) ORDER BY p.part;
 END
 $$;
-COMMENT ON FUNCTION postbox.past_retention(postbox.outbox) IS 'The partitions of a log outbox whose events are older than the retention';
+COMMENT ON FUNCTION postbox.past_retention(postbox.outbox) IS 'Internal: the partitions of a log outbox whose events are older than the retention.';
 
 CREATE OR REPLACE FUNCTION postbox.purge_partition(registered postbox.outbox, part regclass) RETURNS boolean
     LANGUAGE plpgsql
@@ -171,13 +169,13 @@ BEGIN
     -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
     EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
     IF row_security_active(part) THEN
-        RETURN false;  -- it is not known what is in it; postbox.retention_problem says so
+        RETURN false;  -- row security hides its rows; postbox.retention_problem reports it
     END IF;
     EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO filled;
     IF NOT filled OR NOT postbox.is_read(registered.relation, part) THEN
         RETURN false;
     END IF;
-    -- The second look is taken with a snapshot of its own, after the lock.
+    -- The second look has a new snapshot, taken after the lock.
     EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', part);
     IF NOT postbox.is_read(registered.relation, part) THEN
         RAISE lock_not_available;  -- gives the lock back
@@ -188,7 +186,7 @@ EXCEPTION
     WHEN lock_not_available OR deadlock_detected THEN
         RETURN false;
     WHEN OTHERS THEN
-        -- What the owner has made of one partition does not keep the others.
+        -- A partition that cannot be emptied does not keep the others from being emptied.
         GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
         RAISE WARNING USING
             MESSAGE = format('could not empty partition %s of outbox %s', part, registered.relation),
@@ -197,7 +195,7 @@ EXCEPTION
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_partition(postbox.outbox, regclass) IS
-    'Empties a partition of a log outbox if every lane has read all of it. No if it is locked, or cannot be emptied';
+    'Internal: empties a partition of a log outbox if every lane has read all of it; false if it has not, or the partition is locked or cannot be emptied.';
 
 CREATE OR REPLACE FUNCTION postbox.purge_log_outbox(outbox regclass) RETURNS void
     LANGUAGE plpgsql
@@ -212,7 +210,7 @@ BEGIN
             MESSAGE = 'purge_outbox needs isolation level READ COMMITTED for a log outbox',
             DETAIL = 'An older snapshot does not show events that were committed since.';
     END IF;
-    -- A lock that cannot be had within lock_timeout is left for the next call, here and below.
+    -- What is locked for longer than lock_timeout is left for the next call, here and below.
     BEGIN
         PERFORM postbox.make_partitions(outbox);
     EXCEPTION WHEN lock_not_available THEN
@@ -228,9 +226,7 @@ BEGIN
     END;
 END
 $$;
-COMMENT ON FUNCTION postbox.purge_log_outbox(regclass) IS
-    'postbox.purge_outbox for a log outbox: makes the partitions that are missing, and empties those whose events are older than the '
-    'retention and that every lane has read. Skips partitions that are locked';
+COMMENT ON FUNCTION postbox.purge_log_outbox(regclass) IS 'Internal: postbox.purge_outbox for a log outbox.';
 
 CREATE OR REPLACE FUNCTION postbox.retention_problem(outbox regclass) RETURNS postbox.problem
     LANGUAGE plpgsql
@@ -281,7 +277,7 @@ BEGIN
     IF kept IS NOT TRUE THEN
         RETURN NULL;
     ELSIF published THEN
-        problem.detail := 'events older than the retention are kept: not every publication has read all of them, or one that cannot be published has been altered or is parked';
+        problem.detail := 'events older than the retention are kept: a publication has not read all of them, or they include a row with an invalid seq or an unreadable parked event';
         problem.remedy := 'see postbox.publication_status and postbox.paused_keys';
     ELSE
         problem.detail := 'events older than the retention are kept: no publication reads this outbox';
@@ -291,12 +287,11 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.retention_problem(regclass) IS
-    'Why a log outbox keeps events that are older than its retention, or events of another cluster, judged with the rights of the current user; NULL if it does not';
+    'Internal: why a log outbox keeps events that are older than its retention, or events of another cluster, with the rights of the current user; NULL if it does not.';
 
 CREATE OR REPLACE FUNCTION postbox.show_retention_problem(outbox regclass) RETURNS postbox.problem
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.show_retention_problem(regclass) IS
-    'postbox.retention_problem, run as the owner of the outbox; NULL if the caller may not see its events';
+COMMENT ON FUNCTION postbox.show_retention_problem(regclass) IS 'Internal: postbox.retention_problem, run as the owner of the outbox; NULL if the caller may not see its events.';
 
 CREATE OR REPLACE FUNCTION postbox.list_outbox_status()
     RETURNS TABLE (outbox regclass, kind text, retention interval, publications bigint, problem text, remedy text)
@@ -317,10 +312,10 @@ BEGIN
         found_problem := coalesce(postbox.outbox_problem(registered), postbox.unlogged_problem(registered.relation, registered.parked, registered.counter));
         code := CASE WHEN kind = 'log' THEN postbox.code_of_users(outbox, registered.parked) END;
         IF found_problem IS NULL AND code IS NOT NULL THEN
-            found_problem.detail := 'whether it keeps events that are older than the retention is not looked at: ' || code;
+            found_problem.detail := 'the retention is not checked: ' || code;
             found_problem.remedy := 'let the owner drop that code';
         ELSIF found_problem IS NULL THEN
-            -- What the owner of one outbox has made of it hides no other, and holds up none.
+            -- An outbox that cannot be read does not hide or delay the others.
             BEGIN
                 found_problem := postbox.show_retention_problem(outbox);
             EXCEPTION
@@ -337,17 +332,25 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION postbox.list_outbox_status() IS 'The rows of postbox.outbox_status';
+COMMENT ON FUNCTION postbox.list_outbox_status() IS 'Internal: the rows of postbox.outbox_status.';
 
 CREATE OR REPLACE VIEW postbox.outbox_status AS SELECT * FROM postbox.list_outbox_status();
-COMMENT ON VIEW postbox.outbox_status IS
-    'Each outbox: how many publications read it, and what is wrong with it. postbox_operator and pg_monitor see that of all outboxes';
-COMMENT ON COLUMN postbox.outbox_status.problem IS
-    'What is wrong with the tables of the outbox, or why it keeps events that are older than the retention; NULL if nothing is, or '
-    'if the caller may not read the outbox';
-COMMENT ON COLUMN postbox.outbox_status.remedy IS 'What to do, with the statement that does it; NULL if that depends';
+COMMENT ON VIEW postbox.outbox_status IS $$
+One row for each outbox.
 
--- Of another cluster, and not settled yet.
+Rights: SELECT, which PUBLIC has. Why an outbox keeps events is shown to roles that may read it, and to members of `postbox_operator` and `pg_monitor`; what is wrong
+  with its tables is shown to all.
+$$;
+COMMENT ON COLUMN postbox.outbox_status.outbox IS 'The event table';
+COMMENT ON COLUMN postbox.outbox_status.kind IS 'log or table';
+COMMENT ON COLUMN postbox.outbox_status.retention IS 'How long published events are kept; NULL: forever';
+COMMENT ON COLUMN postbox.outbox_status.publications IS 'How many publications read it';
+COMMENT ON COLUMN postbox.outbox_status.problem IS
+    'What is wrong with its tables, which of them is UNLOGGED, or why it keeps events that are older than the retention or of another cluster. NULL if nothing is wrong, '
+    'or the caller may not read the outbox. See Troubleshooting';
+COMMENT ON COLUMN postbox.outbox_status.remedy IS 'What to do, with the statement that does it; NULL if that depends on the cause';
+
+-- Events of another cluster that are not settled yet.
 CREATE OR REPLACE FUNCTION postbox.foreign_backlog(outbox regclass, publication text, OUT unread bigint, OUT oldest timestamptz)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
@@ -370,19 +373,17 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.foreign_backlog(regclass, text) IS
-    'Events of other clusters in a log outbox that a publication has not published: how many, 100000 of each at most, and when the oldest occurred';
+    'Internal: how many events of other clusters in a log outbox a publication has not published, up to 100000 for each cluster, and when the oldest occurred.';
 
--- In C, because it is asked for often, and its statements are kept (extension/registry/backlog.cc). What is misplaced
--- has a seq that no worker reads: its owner has written it past the trigger postbox_stamp.
+-- In C, because it is called often, and its statements are kept (extension/registry/backlog.cc). A misplaced row has a seq that no
+-- worker reads: the owner wrote it while the trigger postbox_stamp did not fire.
 CREATE OR REPLACE FUNCTION postbox.count_backlog(publication text, OUT ready bigint, OUT parked bigint,
     OUT oldest_ready timestamptz, OUT oldest_parked timestamptz, OUT misplaced bigint, OUT has_foreign boolean)
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.count_backlog(text) IS
-    'The backlog of a publication with the rights of the current user: events that wait, up to 1000 exactly and beyond that estimated; parked ones, up to '
-    '10000 exactly; when the oldest of both occurred; how many wait because of their seq; and whether there may be events of other clusters. '
-    'The cost does not grow with the backlog';
+    'Internal: the backlog of a publication with the rights of the current user: ready and parked events, their oldest, rows whose seq no worker reads, and whether there '
+    'may be events of other clusters.';
 
 CREATE OR REPLACE FUNCTION postbox.log_sequence(outbox regclass) RETURNS regclass
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.log_sequence(regclass) IS
-    'The sequence of a log outbox, whatever the column that owns it is called now; NULL if there is none';
+COMMENT ON FUNCTION postbox.log_sequence(regclass) IS 'Internal: the sequence of a log outbox, whatever the column that owns it is called; NULL if there is none.';

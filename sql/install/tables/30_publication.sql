@@ -19,14 +19,29 @@ CREATE TABLE postbox.publication (
     credential      text
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
-COMMENT ON TABLE postbox.publication IS
-    'Which events of an outbox go to which topic; only create_publication, alter_publication and drop_publication change it';
-COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL publishes all';
-COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'How many lanes it will have as soon as workers have divided its keys anew; NULL if it has them';
+COMMENT ON TABLE postbox.publication IS $$
+One row for each publication: which events of an outbox go to which topic. Only `create_publication`, `alter_publication`, `claim_publication` and `drop_publication`
+  change it; workers set `lanes` to `wanted_lanes` when they have redistributed the keys.
+
+Rights: SELECT, which PUBLIC has.
+$$;
+COMMENT ON COLUMN postbox.publication.name IS 'The name of the publication';
+COMMENT ON COLUMN postbox.publication.outbox IS 'The outbox that it reads';
+COMMENT ON COLUMN postbox.publication.topic IS 'The topic: an id, which postbox.project_id completes, or a full name';
+COMMENT ON COLUMN postbox.publication.aggregate_types IS 'The aggregate types whose events are published; NULL: all';
+COMMENT ON COLUMN postbox.publication.ordering IS 'key, bucket:N or none; see create_publication';
+COMMENT ON COLUMN postbox.publication.lanes IS 'The number of lanes';
+COMMENT ON COLUMN postbox.publication.max_attempts IS 'How many times a rejected event is attempted';
+COMMENT ON COLUMN postbox.publication.base_backoff IS 'The delay before the second attempt of a rejected event; it doubles with each attempt';
+COMMENT ON COLUMN postbox.publication.max_backoff IS 'The longest delay between attempts';
+COMMENT ON COLUMN postbox.publication.on_failure IS 'park_key: later events of the key wait for a rejected event; park_event: they do not';
+COMMENT ON COLUMN postbox.publication.created_at IS 'When the publication was created';
+COMMENT ON COLUMN postbox.publication.wanted_lanes IS 'The number of lanes that it will have when workers have redistributed its keys; NULL if it has them';
 COMMENT ON COLUMN postbox.publication.filter_changes IS
-    'The transactions that last changed aggregate_types, up to 100, the latest one at the end; 0 stands for its creation. What a worker has read with the filter before a change, and with a snapshot that sees the change, is read again';
-COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it, as postbox.this_database() names it; see postbox.copied_from';
-COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which it publishes, see postbox.credential; NULL: that of the server''s environment';
+    'The transactions that last changed aggregate_types, up to 100, the latest one last; 0 stands for the creation. Workers read again what they read with the filter '
+    'from before a change and a snapshot that sees the change';
+COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it: the system identifier of the cluster and the OID of the database; see claim_publication';
+COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which it publishes, see postbox.credential; NULL: the identity of the server''s environment';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 
@@ -39,21 +54,27 @@ CREATE TABLE postbox.publication_state (
     sent_again      bigint      NOT NULL DEFAULT 0,
     sent_again_at   timestamptz
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE postbox.publication_state IS
-    'Whether a publication is suspended after failed attempts, for all workers; see postbox.publication_status';
+COMMENT ON TABLE postbox.publication_state IS $$
+One row for each publication: whether it is suspended after failed attempts, and what was sent again. Workers write it. `postbox.publication_status` shows it with the
+  rest of the state.
+
+Rights: SELECT, which PUBLIC has on all columns except `last_error`: an error may show data of events. Members of `postbox_operator` and `pg_monitor` have it on all
+  columns.
+$$;
+COMMENT ON COLUMN postbox.publication_state.publication IS 'The name of the publication';
 COMMENT ON COLUMN postbox.publication_state.attempts IS 'How many attempts in a row have failed';
-COMMENT ON COLUMN postbox.publication_state.next_retry_at IS 'When the next attempt is due after a failed one; NULL: at once';
+COMMENT ON COLUMN postbox.publication_state.next_retry_at IS 'When the next attempt is due; NULL: immediately';
 COMMENT ON COLUMN postbox.publication_state.suspended_since IS 'Since when attempts in a row have failed; NULL if the last one succeeded';
 COMMENT ON COLUMN postbox.publication_state.last_error IS 'Why the last attempt failed; NULL if it succeeded';
 COMMENT ON COLUMN postbox.publication_state.sent_again IS
-    'How many events were sent again, at most, beside those that the lanes of a log count; see postbox.publication_status.sent_again_at_most';
-COMMENT ON COLUMN postbox.publication_state.sent_again_at IS 'When the last of them were counted; NULL: there were none';
+    'How many events were sent again, at most, beside those that the lanes of a log count; see sent_again_at_most of postbox.publication_status';
+COMMENT ON COLUMN postbox.publication_state.sent_again_at IS 'When the last of them were counted; NULL if there were none';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication_state', '');
--- An error may show data of events, so last_error is for those who may read the outbox: postbox.publication_status shows it to them.
+-- An error may show data of events, so last_error is for roles that may read the outbox: postbox.publication_status shows it to them.
 GRANT SELECT (publication, attempts, next_retry_at, suspended_since, sent_again, sent_again_at) ON postbox.publication_state TO PUBLIC;
 GRANT SELECT ON postbox.publication_state TO pg_monitor, postbox_operator;
 
--- A long backlog is in no event's way: what comes after it is read ahead of it, and its position is beside that of the lane. Readers
+-- A long backlog does not hold up later events: they are read ahead of it, with a separate position beside that of the lane. Readers
 -- that ignore it take what was read ahead for unread.
 CREATE TYPE postbox.position_ahead AS (
     after    bigint,
@@ -62,12 +83,12 @@ CREATE TYPE postbox.position_ahead AS (
     next_xid xid8[],
     withheld bigint[]
 );
-COMMENT ON TYPE postbox.position_ahead IS 'What a lane has read ahead of a backlog';
-COMMENT ON COLUMN postbox.position_ahead.after IS 'All of the backlog has at most this seq';
+COMMENT ON TYPE postbox.position_ahead IS 'Internal: what a lane has read ahead of a long backlog.';
+COMMENT ON COLUMN postbox.position_ahead.after IS 'Every event of the backlog has at most this seq';
 COMMENT ON COLUMN postbox.position_ahead.upto IS 'Upper ends of the zones of seq, as zone_upto of postbox.lane; rows above the last one are unread';
 COMMENT ON COLUMN postbox.position_ahead.snapshot IS 'The snapshot of each zone';
 COMMENT ON COLUMN postbox.position_ahead.next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
-COMMENT ON COLUMN postbox.position_ahead.withheld IS 'The seqs of events in those zones that are unread, because the backlog has earlier events of their keys';
+COMMENT ON COLUMN postbox.position_ahead.withheld IS 'The seqs of events in these zones that count as unread, because the backlog has earlier events of their keys';
 
 CREATE TABLE postbox.lane (
     publication   text NOT NULL,
@@ -87,21 +108,25 @@ CREATE TABLE postbox.lane (
     sent_again_at timestamptz,
     PRIMARY KEY (publication, slice)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE postbox.lane IS
-    'A lane of a publication of a log outbox: a hash slice of its keys, its worker and its position';
-COMMENT ON COLUMN postbox.lane.slice IS 'The keys of the lane: those of which postbox.lane_slice(aggregate_id, lanes) is this number';
-COMMENT ON COLUMN postbox.lane.lock_token IS 'The worker that holds the lane, see postbox.workers, or held it and is gone; NULL: it was given up in order';
+COMMENT ON TABLE postbox.lane IS $$
+One row for each lane of a publication of a `log`: a hash slice of its keys, the worker that serves it, and its position. Workers write it.
+
+Rights: SELECT, which PUBLIC has.
+$$;
+COMMENT ON COLUMN postbox.lane.publication IS 'The name of the publication';
+COMMENT ON COLUMN postbox.lane.slice IS 'The number of the lane, from 0. Its keys are those for which lane_slice(aggregate_id, lanes) returns this number';
+COMMENT ON COLUMN postbox.lane.lock_token IS 'The worker that holds the lane, see postbox.workers, or that held it when it was lost; NULL: the last worker gave it up';
 COMMENT ON COLUMN postbox.lane.locked_at IS 'When that worker last wrote this row';
-COMMENT ON COLUMN postbox.lane.system_identifier IS 'The cluster whose transaction ids the position is made of';
+COMMENT ON COLUMN postbox.lane.system_identifier IS 'The cluster whose transaction ids the position consists of';
 COMMENT ON COLUMN postbox.lane.floor IS 'Every row of the log up to this seq is read';
-COMMENT ON COLUMN postbox.lane.hwm IS 'Every row of the log above this seq is unread, except those that the snapshot sees';
-COMMENT ON COLUMN postbox.lane.snapshot IS 'The rows that were read when the lane last caught up';
+COMMENT ON COLUMN postbox.lane.hwm IS 'Every row of the log above this seq is unread, except those read ahead';
+COMMENT ON COLUMN postbox.lane.snapshot IS 'The rows that were visible when the lane last caught up; NULL: the lane has not begun';
 COMMENT ON COLUMN postbox.lane.next_xid IS 'The next transaction id of the cluster, read after that snapshot';
-COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq below hwm; a zone''s rows are read if its snapshot sees them';
+COMMENT ON COLUMN postbox.lane.zone_upto IS 'Upper ends of the zones of seq up to hwm; the rows of a zone are read if its snapshot sees them';
 COMMENT ON COLUMN postbox.lane.zone_snapshot IS 'The snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.zone_next_xid IS 'The next transaction id of the cluster, read after the snapshot of each zone';
 COMMENT ON COLUMN postbox.lane.ahead IS 'What is read above hwm, ahead of a long backlog; NULL: nothing';
-COMMENT ON COLUMN postbox.lane.sent_again IS 'How many of its events were sent again, at most, see postbox.publication_status.sent_again_at_most';
-COMMENT ON COLUMN postbox.lane.sent_again_at IS 'When the last of them were counted; NULL: there were none';
+COMMENT ON COLUMN postbox.lane.sent_again IS 'How many of its events were sent again, at most; see sent_again_at_most of postbox.publication_status';
+COMMENT ON COLUMN postbox.lane.sent_again_at IS 'When the last of them were counted; NULL if there were none';
 SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
 GRANT SELECT ON postbox.lane TO PUBLIC;

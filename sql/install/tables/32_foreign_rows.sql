@@ -17,15 +17,17 @@ CREATE TABLE postbox.former_position (
     ahead         postbox.position_ahead,
     PRIMARY KEY (publication, slice, origin)
 );
-COMMENT ON TABLE postbox.former_position IS 'Log outbox: how far each lane had read in other clusters, from which the database was restored';
-COMMENT ON COLUMN postbox.former_position.origin IS 'The cluster, as in the column origin of the log';
+COMMENT ON TABLE postbox.former_position IS 'Internal: log outboxes: how far each lane had read in other clusters from which the database was restored.';
+COMMENT ON COLUMN postbox.former_position.publication IS 'The name of the publication';
+COMMENT ON COLUMN postbox.former_position.slice IS 'The number of the lane';
+COMMENT ON COLUMN postbox.former_position.origin IS 'The cluster, as in column origin of the log';
 COMMENT ON COLUMN postbox.former_position.floor IS 'As in postbox.lane; if this and snapshot are NULL, the lane had read nothing';
 COMMENT ON COLUMN postbox.former_position.hwm IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.snapshot IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.next_xid IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.zone_upto IS 'As in postbox.lane';
 COMMENT ON COLUMN postbox.former_position.zone_snapshot IS 'As in postbox.lane';
-COMMENT ON COLUMN postbox.former_position.settled IS 'Counts the times at which unread events of that cluster were settled';
+COMMENT ON COLUMN postbox.former_position.settled IS 'How many times unread events of that cluster were settled';
 COMMENT ON COLUMN postbox.former_position.ahead IS 'As in postbox.lane';
 SELECT pg_catalog.pg_extension_config_dump('postbox.former_position', '');
 GRANT SELECT ON postbox.former_position TO PUBLIC;
