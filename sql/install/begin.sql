@@ -1,10 +1,9 @@
--- The schema postbox belongs to Postbox alone. Who owns it, may create in it, or has left an object in it could put functions
--- beside those of Postbox that a superuser's statement would call. CREATE EXTENSION creates the schema, but takes one that
--- is there: DROP EXTENSION leaves it behind, a restore creates it first, and another role may have done so. So this
--- script goes on only if the schema is a superuser's, no other role may create in it, and it is empty. (pg_upgrade runs no
--- script.)
+-- The schema postbox is for Postbox alone. A role that owns it, may create in it, or has left an object in it could add functions
+-- that a superuser's statement would call instead of those of Postbox. CREATE EXTENSION creates the schema, but also uses an
+-- existing one: DROP EXTENSION leaves it behind, a restore creates it first, and another role may have created it. So this script
+-- continues only if a superuser owns the schema, no other role may create in it, and it is empty. (pg_upgrade runs no script.)
 --
--- CREATE EXTENSION runs the script with the schema in its search_path. From here on it is not.
+-- CREATE EXTENSION runs the script with the schema in its search_path. From here on the schema is not in it.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
 DO $$
@@ -33,8 +32,8 @@ BEGIN
 END
 $$;
 
--- The role postbox_operator: sees the status of every outbox and inbox of the databases that have the extension, and may
--- redrive and discard their events. Granted like pg_monitor. It belongs to the server, so DROP EXTENSION leaves it.
+-- The role postbox_operator sees the status of every outbox and inbox of the databases that have the extension, and may
+-- redrive and discard their events. It is granted like pg_monitor. It belongs to the server, so DROP EXTENSION leaves it.
 DO $$
 DECLARE
     unfit text;
@@ -50,9 +49,9 @@ BEGIN
       INTO unfit FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) 'postbox_operator';
     IF unfit OPERATOR(pg_catalog.<>) '' THEN
         RAISE object_not_in_prerequisite_state USING
-            MESSAGE = 'role "postbox_operator" exists and is not fit for operators of Postbox',
+            MESSAGE = 'role "postbox_operator" exists and has attributes that operators of Postbox must not have',
             DETAIL = pg_catalog.format('It has %s. Its sessions and members may redrive and discard events.', unfit),
-            HINT = 'Take these attributes away with ALTER ROLE, or rename the role.';
+            HINT = 'Remove these attributes with ALTER ROLE, or rename the role.';
     END IF;
 END
 $$;

@@ -1,10 +1,10 @@
--- Rights on functions and views, where they are not those that PostgreSQL gives. They are state: an upgrade that granted or revoked
--- again would make rights that an administrator has granted those of the extension, which no dump has. So a migration says the
--- rights of what is new (sql/upgrade).
+-- Rights on functions and views that differ from PostgreSQL's defaults. They are state: if an upgrade granted or revoked them again,
+-- rights that an administrator has granted would become initial rights of the extension, which no dump contains. So migrations set
+-- the rights of new objects (sql/upgrade).
 
 REVOKE EXECUTE ON FUNCTION postbox.configuration_changed() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION postbox.claim_publication(text) FROM PUBLIC;
--- Publishing spends Google credentials on a topic of the caller's choice.
+-- Publishing uses Google credentials for a topic that the caller chooses.
 REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text),
     postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) FROM PUBLIC;
 GRANT SELECT ON postbox.paused_keys TO PUBLIC;

@@ -1,9 +1,9 @@
--- What is attached to Postbox's own tables and to the database, once the functions are there: triggers, policies, and defaults that
--- call functions. State like the tables: an upgrade changes it by a migration (sql/upgrade).
+-- Triggers, policies and defaults that call functions of Postbox, so they are created after these. They are state like the tables: an upgrade
+-- changes them with a migration (sql/upgrade).
 
 ALTER TABLE postbox.publication ALTER COLUMN home SET DEFAULT postbox.this_database();
 
--- What sessions and workers keep of these tables is read again when they change (functions/10_outbox.sql).
+-- Sessions and workers cache these tables, and read them again when they change (functions/10_outbox.sql).
 DO $$
 DECLARE
     configuration regclass;
@@ -22,15 +22,15 @@ CREATE TRIGGER forgotten_all AFTER TRUNCATE ON postbox.projection
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.forget_missing_fields();
 
 CREATE POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
-COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Dead letters are for the owner of their inbox, and for operators';
+COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Roles with the rights of the owner of the inbox, and operators, see its dead letters.';
 
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
-COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Roles that may apply the events of a subscription report on it';
+COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Roles that may apply the events of a subscription write its status.';
 CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT postbox.is_operator())
     OR (SELECT pg_has_role('pg_monitor', 'USAGE')) OR EXISTS (SELECT FROM postbox.subscription s
         WHERE s.name = subscription_status.subscription AND postbox.owns_inbox(s.inbox)));
-COMMENT ON POLICY readers ON postbox.subscription_status IS 'The status is for the owner of the inbox, for operators, and for pg_monitor';
+COMMENT ON POLICY readers ON postbox.subscription_status IS 'The owner of the inbox, operators and members of pg_monitor read the status of a subscription.';
 
 CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
@@ -41,12 +41,12 @@ ALTER TABLE postbox.inbox ENABLE ALWAYS TRIGGER deleted;
 
 CREATE EVENT TRIGGER postbox_forget_dropped ON sql_drop EXECUTE FUNCTION postbox.forget_dropped();
 ALTER EVENT TRIGGER postbox_forget_dropped ENABLE ALWAYS;
-COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+COMMENT ON EVENT TRIGGER postbox_forget_dropped IS 'Removes the registration of dropped outboxes and inboxes, and marks projections whose target was dropped.';
 
 CREATE EVENT TRIGGER postbox_follow_altered ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION postbox.follow_altered();
 ALTER EVENT TRIGGER postbox_follow_altered ENABLE ALWAYS;
-COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'What belongs to an outbox or inbox follows it to another owner or schema';
+COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'Gives the parts of an outbox or inbox the new owner or schema of its table.';
 
 CREATE EVENT TRIGGER postbox_refuse_drop ON ddl_command_start WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION postbox.refuse_drop();
 ALTER EVENT TRIGGER postbox_refuse_drop ENABLE ALWAYS;
-COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';
+COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'Refuses DROP EXTENSION postbox without CASCADE if there are outboxes or inboxes.';

@@ -1,12 +1,12 @@
--- What every upgrade begins with.
+-- Every upgrade begins with this part.
 --
--- Sessions and pullers may go on until it has the locks of the tables of Postbox, and wait then until it has committed. Workers of
--- another release of the library publish nothing in this database until then. It tries for 3 s to get the locks from transactions
--- that use a table or a view of Postbox, each time for less than a second, and then fails; it can be run again.
+-- Sessions and pullers continue until the upgrade has the locks of the tables of Postbox, and then wait until it commits. Workers of
+-- another release of the library publish nothing in this database until then. While other transactions use a table or a view of
+-- Postbox, the upgrade tries for 3 s to get the locks, each time for less than a second, and then fails. It can be run again.
 SET LOCAL search_path = pg_catalog, pg_temp;
 
--- The schema postbox belongs to Postbox alone. A role that owns it, may create in it, or owns an object in it could put functions
--- beside those of Postbox that a superuser's statement would call.
+-- The schema postbox is for Postbox alone. A role that owns it, may create in it, or owns an object in it could add functions that a
+-- superuser's statement would call instead of those of Postbox.
 DO $$
 DECLARE
     problem text;
@@ -30,8 +30,8 @@ BEGIN
         RAISE object_not_in_prerequisite_state USING
             MESSAGE = 'schema "postbox" is not safe for extension postbox',
             DETAIL = problem,
-            HINT = 'Look for what its owner or others have put into it. Then drop these objects, revoke CREATE on the schema, '
-                   'and give it to a superuser with ALTER SCHEMA postbox OWNER TO.';
+            HINT = 'Check which objects its owner or other roles have created in it. Drop them, revoke CREATE on the schema, '
+                   'and give the schema to a superuser with ALTER SCHEMA postbox OWNER TO.';
     END IF;
 END
 $$;
@@ -39,8 +39,8 @@ $$;
 DO $$
 DECLARE
     until timestamptz := clock_timestamp() + interval '3 s';
-    -- In each round, the first lock is waited for so long, and then all others together so long; or all are given back. In all that is
-    -- less than the time after which a transaction that waits for one of them, and has another, would be ended for a deadlock.
+    -- Each round waits up to `patience` for the first lock and up to `rest` for all others together, or releases all. The sum is less
+    -- than deadlock_timeout, so a transaction that waits for one lock and holds another is not ended for a deadlock.
     patience interval := least(interval '600 ms', 0.6 * current_setting('deadlock_timeout')::interval);
     rest interval := least(interval '250 ms', 0.25 * current_setting('deadlock_timeout')::interval);
     of_caller text := current_setting('lock_timeout');
@@ -57,11 +57,11 @@ BEGIN
             FOR member, is_view, owner IN
                 SELECT c.oid, c.relkind = 'v', pg_get_userbyid(c.relowner) FROM pg_depend d JOIN pg_extension e ON e.oid = d.refobjid AND e.extname = 'postbox' JOIN pg_class c ON c.oid = d.objid
                 WHERE d.refclassid = 'pg_extension'::regclass AND d.classid = 'pg_class'::regclass AND d.deptype = 'e' AND c.relkind IN ('r', 'v')
-                -- First what another transaction uses. A query of a view locks it first.
+                -- First the relation that another transaction uses, then views, which queries lock before their tables.
                 ORDER BY c.oid IS DISTINCT FROM member, c.relkind DESC, c.oid
             LOOP
                 PERFORM set_config('lock_timeout', greatest(1, extract(epoch FROM round_until - clock_timestamp()) * 1000)::int::text, true);
-                -- LOCK TABLE would lock what a view reads, too, pg_database for example, where all logins to the cluster would wait.
+                -- LOCK TABLE of a view would also lock the tables that it reads, such as pg_database, and all logins to the cluster would wait.
                 EXECUTE format(CASE WHEN is_view THEN 'ALTER VIEW %s OWNER TO %I' ELSE 'LOCK TABLE %s IN ACCESS EXCLUSIVE MODE' END, member, owner);
                 IF first THEN
                     first := false;
@@ -73,8 +73,8 @@ BEGIN
             IF clock_timestamp() >= until THEN
                 RAISE lock_not_available USING
                     MESSAGE = format('cannot update extension postbox because another transaction uses %s', member),
-                    DETAIL = 'Workers would wait behind the update as long as that transaction runs.',
-                    HINT = 'Try again when it has ended, for example a pg_dump. Where transactions that use it follow each other, stop those.';
+                    DETAIL = 'Workers would wait behind the update until that transaction ends.',
+                    HINT = 'Try again when that transaction, for example of pg_dump, has ended. If such transactions follow each other without a pause, stop them.';
             END IF;
         END;
         PERFORM pg_sleep(0.05);

@@ -98,7 +98,7 @@ subtest 'ALTER EXTENSION UPDATE refuses a schema that is not a superuser\'s own'
 		my ($preparation, $detail, $repair) = @$case;
 		$node->safe_psql($database, $preparation);
 		my (undef, undef, $error) = $node->psql($database, 'ALTER EXTENSION postbox UPDATE');
-		like($error, qr/ERROR:  schema "postbox" is not safe for extension postbox\nDETAIL:  $detail\nHINT:  Look for what its owner or others have put into it\. /, "refused: $detail");
+		like($error, qr/ERROR:  schema "postbox" is not safe for extension postbox\nDETAIL:  $detail\nHINT:  Check which objects its owner or other roles have created in it\. /, "refused: $detail");
 		$node->safe_psql($database, $repair);
 	}
 	$node->safe_psql($database, 'CREATE VIEW postbox.mine AS SELECT FROM postbox.outbox; ALTER EXTENSION postbox UPDATE');

@@ -178,7 +178,7 @@ subtest 'an update does not make workers wait behind a transaction that goes on'
 	$reader->query_safe('BEGIN; SELECT count(*) FROM postbox.lane');
 	my ($status, undef, $error) = $node->psql('busy', 'ALTER EXTENSION postbox UPDATE');
 	isnt($status, 0, 'the update gives up');
-	like($error, qr/ERROR:  cannot update extension postbox because another transaction uses postbox\.lane.*HINT:  Try again when it has ended/s, 'it says what to do');
+	like($error, qr/ERROR:  cannot update extension postbox because another transaction uses postbox\.lane.*HINT:  Try again when that transaction, for example of pg_dump, has ended/s, 'it says what to do');
 	$reader->query_safe('COMMIT');
 	$reader->quit;
 	# What views of Postbox read belongs to all databases.

@@ -70,12 +70,12 @@ subtest 'a file of credentials that comes later' => sub {
 };
 
 # It names no role: any session may have the name of a puller.
-my $granting = qr/grant INSERT on app.inbox to the role that is to pull, if it is this one; otherwise start postbox pull, or run SELECT postbox.drop_subscription\('follower'\)/;
+my $granting = qr/grant INSERT on app.inbox to that role if it is meant to run postbox pull; otherwise start postbox pull, or run SELECT postbox.drop_subscription\('follower'\)/;
 
 subtest 'the role may not apply' => sub {
 	my $puller = start_puller($node, 'postgres', $emulator, @as_puller);
 	# It opens its session again and again.
-	wait_for(sub { doctor() =~ /^error\|follower\|no puller reports on it; a session of role puller that calls itself postbox pull \(process \d+\) may not apply it, nor report on it: the role has no INSERT on app.inbox\|$granting$/ },
+	wait_for(sub { doctor() =~ /^error\|follower\|no puller reports on it; a session of role puller with application_name postbox pull \(process \d+\) may neither apply its events nor report on it: the role has no INSERT on app.inbox\|$granting$/ },
 		'postbox.doctor() says why, and that anybody may call a session so') or diag(doctor());
 	is(state_shown(), 'no puller', 'so says postbox status');
 	$node->safe_psql('postgres', 'GRANT INSERT ON app.inbox TO puller');
@@ -89,23 +89,23 @@ subtest 'a session that only has the name of a puller' => sub {
 	$node->safe_psql('postgres', 'CREATE ROLE mallory LOGIN CONNECTION LIMIT 1; GRANT USAGE ON SCHEMA app TO mallory');
 	my $session = $node->background_psql('postgres', extra_params => [ '-U', 'mallory' ]);
 	$session->query_safe(q{SET application_name = 'postbox pull follower'});
-	doctor_says(qr/^error\|follower\|no puller reports on it; a session of role mallory that calls itself postbox pull .*\|$granting$/, 'does not hide that it has no puller');
+	doctor_says(qr/^error\|follower\|no puller reports on it; a session of role mallory with application_name postbox pull .*\|$granting$/, 'does not hide that it has no puller');
 	is(state_shown(), 'no puller', 'nor does postbox status');
 	$node->safe_psql('postgres', 'ALTER ROLE mallory CONNECTION LIMIT 0');
 	is(connections_said(), '', 'and without INSERT its connections do not count');
 
 	my $applier = $node->background_psql('postgres', extra_params => [ '-U', 'puller' ]);
 	$applier->query_safe(q{SET application_name = 'postbox pull'});
-	doctor_says(qr/^error\|follower\|no report comes, though a session of role puller that calls itself postbox pull is connected .*; a session of role mallory .* has no INSERT on app.inbox\|/,
+	doctor_says(qr/^error\|follower\|no puller reports on it, although a session of role puller with application_name postbox pull is connected .*; a session of role mallory .* has no INSERT on app.inbox\|/,
 		'it does not hide a session that may apply, either');
 	is(state_shown(), 'no report', 'nor does postbox status');
 	$applier->quit;
 	no_session('that is gone');
 
 	$node->safe_psql('postgres', 'GRANT INSERT ON app.inbox TO mallory; ALTER ROLE mallory CONNECTION LIMIT 1');
-	doctor_says(qr/^error\|follower\|no report comes, though a session of role mallory that calls itself postbox pull is connected .*\|.*if that session is none, start postbox pull$/, 'with INSERT it may be one');
-	is(connections_said(), 'role mallory may have 1 connections, and a postbox pull of it needs 2: one for its configuration, and one for each of 1 subscriptions|'
-		. 'if it is the role that pulls, run ALTER ROLE mallory CONNECTION LIMIT 5, so that each applier may have one', 'and its connections count, if it is');
+	doctor_says(qr/^error\|follower\|no puller reports on it, although a session of role mallory with application_name postbox pull is connected .*\|.*if that session is not a puller, start postbox pull$/, 'with INSERT it may be one');
+	is(connections_said(), 'role mallory may have 1 connections, but its postbox pull needs 2: one for its configuration, and one for each of 1 subscriptions|'
+		. 'if this role runs postbox pull, run ALTER ROLE mallory CONNECTION LIMIT 5, which is enough for all appliers', 'and its connections count, if it is');
 	$session->quit;
 };
 

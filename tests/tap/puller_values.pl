@@ -72,7 +72,7 @@ subtest 'a field that no event has is a warning' => sub {
 		'it is noticed');
 	like(
 		$node->safe_psql('postgres', 'SELECT problem FROM postbox.inbox_problem'),
-		qr/^field "authorName", which column "authorName" of reading\.video takes, was in none.*have a field "author_name"/,
+		qr/^field "authorName", the source of column "authorName" of reading\.video, was in none.*have a field "author_name"/,
 		'with the name that the events have');
 	like($node->safe_psql('postgres', q{SELECT status FROM postbox.doctor() WHERE detail LIKE 'field "authorName"%'}), qr/^warning$/, 'the doctor says so');
 };

@@ -44,9 +44,9 @@ wait_until($node, 'target', q{SELECT bool_and(srsubstate = 'r') FROM pg_subscrip
 source_changes(q{INSERT INTO catalog.playlist VALUES (2, 'new'); UPDATE catalog.playlist SET title = 'other' WHERE playlist_id = 1}, q{'1 other, 2 new'}, 'changes arrive');
 is($node->safe_psql('target', $events), '', 'they emit no events');
 is($node->safe_psql('target', $warnings),
-	'catalog.playlist: logical replication changes it (subscription lists), and its change triggers emit no events for that', 'and the doctor warns of it');
+	'catalog.playlist: logical replication changes it (subscription lists), and its change triggers emit no events for these changes', 'and the doctor warns of it');
 is($node->safe_psql('target', "CREATE ROLE anyone; SET ROLE anyone; $warnings"),
-	'catalog.playlist: logical replication changes it (subscription lists), and its change triggers emit no events for that', 'whoever asks');
+	'catalog.playlist: logical replication changes it (subscription lists), and its change triggers emit no events for these changes', 'whoever asks');
 
 my $position = log_position($node);
 $node->safe_psql('target', "ALTER TABLE catalog.playlist ENABLE ALWAYS TRIGGER $_") for map { "postbox_$_" } qw(created updated deleted truncated);

@@ -57,7 +57,7 @@ sub finding
 	return $node->safe_psql('postgres', "SELECT status || ': ' || concat_ws('; ', detail, remedy) FROM postbox.doctor() f WHERE f.check = '$check'");
 }
 
-my $no_report = 'no report of a puller is known here, and this server is a standby; run SELECT * FROM postbox.doctor() on the primary';
+my $no_report = 'this server is a standby, and has no report of a puller; run SELECT * FROM postbox.doctor() on the primary';
 my $puller = start_puller($primary, 'postgres', $emulator);
 my $report = q{SELECT applied = 10 AND stream = 'connected' FROM postbox.subscription_status};
 
@@ -118,7 +118,7 @@ subtest 'every view and doctor() answer on a standby' => sub {
 	}
 	is($standby->safe_psql('postgres', q{SELECT string_agg(f.check || ': ' || f.detail, '; ') FROM postbox.doctor() f WHERE f.detail ~ '^not (checked|looked at)'}),
 		'', 'each check of doctor() has been made');
-	like(finding($standby, 'standby'), qr/^ok: this server is a standby: .* as its primary had it at 20.* is not said$/, 'it says what a standby does not know');
+	like(finding($standby, 'standby'), qr/^ok: this server is a standby: .* as they were on the primary at 20.* is not shown$/, 'it says what a standby does not know');
 	is(finding($primary, 'standby'), '', 'which is of no interest on a primary');
 	is($standby->safe_psql('postgres', 'SELECT state FROM postbox.publication_status'), 'unserved', 'the publication is unserved');
 	is($standby->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_status'), 'no worker publishes it: this server is a standby, and its primary publishes', 'and why');
@@ -170,7 +170,7 @@ subtest 'promotion publishes what the old primary has left behind' => sub {
 	wait_until($standby, 'postgres', 'SELECT pg_last_wal_replay_lsn() = pg_last_wal_receive_lsn()', 'it has replayed everything');
 	$standby->restart;
 	is($standby->safe_psql('postgres', 'SELECT postbox.known_until() IS NULL'), 't', 'until when a standby knows is not known when it has started without its primary');
-	like(finding($standby, 'standby'), qr/is as its primary had it at a time that is not known \(nothing has been replayed since this server started\), and/, 'so says doctor()');
+	like(finding($standby, 'standby'), qr/are shown as they were on the primary at an unknown time \(nothing has been replayed since this server started\); /, 'so says doctor()');
 	is(finding($standby, 'subscriptions'), "warning: $no_report", 'and checks the rest');
 	my (undef, $out) = postbox($standby, 'status');
 	like($out, qr/^a standby: what its primary had committed at a time that is not known; /m, 'and so does postbox status');

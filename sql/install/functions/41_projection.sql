@@ -2,29 +2,102 @@ CREATE OR REPLACE FUNCTION postbox.create_projection(inbox regclass, event_types
         columns jsonb DEFAULT NULL, key text[] DEFAULT NULL, version_column name DEFAULT 'version',
         delete_types text[] DEFAULT '{}') RETURNS void
     AS 'MODULE_PATHNAME', 'create_projection' LANGUAGE C;
-COMMENT ON FUNCTION postbox.create_projection(regclass, text[], regclass, jsonb, text[], name, text[]) IS
-    'Keeps a table up to date from events of these types. Newer versions overwrite, older ones change nothing; events of '
-    'delete_types delete the row. columns maps columns to JSON fields or fields of the event: {"title": "name", "image": {"path": "files.image", '
-    '"as": "base64"}, "changed": "$occurred_at"}; as is base64, hex, utc, epoch_seconds, epoch_milliseconds or epoch_microseconds';
+COMMENT ON FUNCTION postbox.create_projection(regclass, text[], regclass, jsonb, text[], name, text[]) IS $$
+Keeps a table up to date from events. An event of `event_types` inserts or updates the row of its key if its version is newer than the version of the row; an event of
+  `delete_types` deletes the row and keeps its version as a tombstone. Older versions change nothing (`stale`). A field that is absent from the payload leaves its column as
+  it is; in a new row the column gets its default.
+
+The projection has an `id` in `postbox.projection`. A write that a trigger, a rule or a policy of the target suppresses is an error of the event. A WARNING names columns of
+  type `timestamp` or `date` that take a JSON field without `as`: they cut off the offset of a time.
+
+inbox: the inbox whose events are projected.
+event_types: the event types that write the row. May be empty if `delete_types` is not.
+target: the table, ordinary or partitioned, not temporary. Several projections may write it if they have the same inbox and key, different event types, and, where one of
+  them deletes, the same version column.
+columns: a JSON object from column to source. NULL: each column takes the JSON field of its own name. Otherwise only these columns, the key and the version are written. A
+  source is a JSON field (`"name"`), a nested field (`{"path": ["author", "name"]}` or `{"path": "author.name"}`), a field in another notation (`{"path": "image", "as":
+  "base64"}`; `as` is `base64`, `hex`, `utc`, `epoch_seconds`, `epoch_milliseconds` or `epoch_microseconds`), or a field of the event: `"$event_id"`, `"$event_type"`,
+  `"$aggregate_type"`, `"$aggregate_id"`, `"$version"`, `"$payload"`, `"$attributes"`, `"$occurred_at"`.
+key: the columns that identify a row; there must be a unique index on exactly these, without WHERE. NULL takes the primary key. Unless `columns` maps it, a single key
+  column takes the aggregate ID, and each of several key columns the JSON field of its name.
+version_column: the column of the version, of type bigint or integer, not part of the key.
+delete_types: the event types that delete the row.
+
+Rights: ownership of the inbox. The owner of the inbox needs SELECT, INSERT and UPDATE on the target, with `delete_types` also DELETE, and USAGE on its schema.
+Errors: 22023 if `columns`, `key` or the event types are invalid, or a NOT NULL column without a default is not mapped; 42809 if the target is not a table, or `inbox` is
+  not an inbox; 42P16 if the target is temporary or has no primary key and `key` is NULL; 42P10 if there is no unique index on `key`; 42703 if a column does not exist;
+  42804 if the type of a column does not fit; 428C9 if a mapped column is generated; 42710 if another projection of the target takes one of the event types; 55000 if a
+  projection of the target has another inbox, key or version column.
+Since: 0.2.0
+Example: SELECT postbox.create_projection('catalog_read.inbox', ARRAY['video.created', 'video.updated'], 'catalog_read.video_projection',
+    columns => '{"title": "name"}', delete_types => ARRAY['video.deleted']);
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.drop_projection(id bigint) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_projection' LANGUAGE C;
-COMMENT ON FUNCTION postbox.drop_projection(bigint) IS 'Drops a projection; its target keeps its rows';
+COMMENT ON FUNCTION postbox.drop_projection(bigint) IS $$
+Drops a projection. Its target keeps its rows. To change a projection, drop it and create it again in one transaction.
+
+id: the `id` of the projection in `postbox.projection`.
+
+Rights: ownership of the inbox.
+Errors: 42704 if there is no such projection.
+Since: 0.2.0
+Example: SELECT postbox.drop_projection(id) FROM postbox.projection WHERE target = 'catalog_read.video_projection'::regclass;
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.create_handler(inbox regclass, event_types text[], function regprocedure) RETURNS void
     AS 'MODULE_PATHNAME', 'create_handler' LANGUAGE C;
-COMMENT ON FUNCTION postbox.create_handler(regclass, text[], regprocedure) IS
-    'Calls function(postbox.event) once for each event of these types, with the rights of the owner of the inbox';
+COMMENT ON FUNCTION postbox.create_handler(regclass, text[], regprocedure) IS $$
+Calls a function once for each event of these types, in the transaction that applies the event, after the projections. Handlers are called in the order in which they were
+  created, and also if the projections found the event stale. The handler has an `id` in `postbox.handler`.
+
+The function runs with the rights of the owner of the inbox and with the search_path `pg_catalog`, the schema of the function, `pg_temp`. An error in it is an error of the
+  event.
+
+inbox: the inbox.
+event_types: the event types.
+function: a function with one argument of type `postbox.event` that returns void. Put it into a schema where other roles cannot create objects.
+
+Rights: ownership of the inbox. The owner of the inbox needs EXECUTE on the function.
+Errors: 42P13 if the function has another signature; 42710 if it already handles one of the event types; 22023 if there are no event types; 42809 if `inbox` is not an
+  inbox.
+Since: 0.2.0
+Example: SELECT postbox.create_handler('catalog_read.inbox', ARRAY['USER_REGISTERED'], 'catalog_read.add_points(postbox.event)');
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.drop_handler(id bigint) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_handler' LANGUAGE C;
-COMMENT ON FUNCTION postbox.drop_handler(bigint) IS 'Drops a handler; its function stays';
+COMMENT ON FUNCTION postbox.drop_handler(bigint) IS $$
+Drops a handler. Its function stays.
+
+id: the `id` of the handler in `postbox.handler`.
+
+Rights: ownership of the inbox.
+Errors: 42704 if there is no such handler.
+Since: 0.2.0
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.wait_for_version(target regclass, key text, version bigint,
         timeout interval DEFAULT '5s') RETURNS boolean
     AS 'MODULE_PATHNAME', 'wait_for_version' LANGUAGE C;
-COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS
-    'Waits until a projection has this version of the key or a newer one, or has deleted the key; false after the timeout';
+COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS $$
+Waits until the row of a key in the target of a projection has at least this version, or was deleted at this or a newer version. Returns true then, and false after the
+  time-out. With the receipt of `outbox_emit` a client reads its own writes.
+
+It sleeps until a transaction that applied events commits. On a standby it looks every 50 ms, and without `shared_preload_libraries` every 20 ms.
+
+target: the target of a projection.
+key: the aggregate ID, or the value of the single key column. For a key of several columns, a JSON array, such as `["eu", 42]`.
+version: the version to wait for.
+timeout: how long it waits; 0 looks once.
+
+Rights: SELECT on the target.
+Errors: 42809 if the table is not the target of a projection; 25000 if the isolation level is not READ COMMITTED; 22023 if the key or the time-out is invalid; 55000 if the
+  projections of the target have different version columns.
+Since: 0.2.0
+Example: SELECT postbox.wait_for_version('catalog_read.video_projection', 'v_123', 1, timeout => '2s');
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.forget_missing_fields() RETURNS trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -33,12 +106,11 @@ BEGIN
     DELETE FROM postbox.missing_field m WHERE NOT EXISTS (SELECT FROM postbox.projection p WHERE p.id = m.projection);
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION postbox.forget_missing_fields() IS 'Trigger: removes what was noticed of projections that are dropped';
+COMMENT ON FUNCTION postbox.forget_missing_fields() IS 'Internal: trigger that removes the missing fields of dropped projections.';
 
 CREATE OR REPLACE FUNCTION postbox.projection_problem(id bigint) RETURNS postbox.problem
     AS 'MODULE_PATHNAME', 'projection_problem' LANGUAGE C STABLE STRICT;
-COMMENT ON FUNCTION postbox.projection_problem(bigint) IS
-    'Why a projection cannot write its target, with the repair; NULL if it can, or if the target is locked';
+COMMENT ON FUNCTION postbox.projection_problem(bigint) IS 'Internal: why a projection cannot write its target, with the remedy; NULL if it can, or if the target is locked.';
 
 CREATE OR REPLACE FUNCTION postbox.handler_problem(id bigint) RETURNS postbox.problem
     LANGUAGE sql STABLE STRICT SET search_path = pg_catalog, pg_temp
@@ -54,7 +126,7 @@ CREATE OR REPLACE FUNCTION postbox.handler_problem(id bigint) RETURNS postbox.pr
               AND p.prorettype = 'void'::regtype AND NOT p.proretset AND p.prokind = 'f'
               AND replace(format('%I.%I(postbox.event)', n.nspname, p.proname), '"', '') = replace(h.function, '"', ''))
     $$;
-COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Why a handler cannot be called, with the repair; NULL if it can';
+COMMENT ON FUNCTION postbox.handler_problem(bigint) IS 'Internal: why a handler cannot be called, with the remedy; NULL if it can.';
 
 CREATE OR REPLACE VIEW postbox.inbox_problem AS
     SELECT f.inbox, f.kind, f.id, f.event_types, f.problem, f.remedy FROM (
@@ -74,13 +146,27 @@ CREATE OR REPLACE VIEW postbox.inbox_problem AS
         FROM postbox.projection p, LATERAL postbox.unlogged_problem(p.target) w
         UNION ALL
         SELECT p.inbox, 'field', p.id, m.event_types,
-            format('field "%s", which column %I of %s takes, was in none of the last 100 events of type %s', m.field, m.column_name, p.target,
+            format('field "%s", the source of column %I of %s, was in none of the last 100 events of type %s', m.field, m.column_name, p.target,
                    array_to_string(m.event_types, ', '))
                 || coalesce('; the events have a field "' || m.similar_field || '"', ''),
             format('if the name is wrong, remove the projection with postbox.drop_projection(%s) and create it again with the right one in columns', p.id)
         FROM postbox.missing_field m JOIN postbox.projection p ON p.id = m.projection) f
     WHERE f.problem IS NOT NULL;
-COMMENT ON VIEW postbox.inbox_problem IS
-    'Projections and handlers that are broken, whose events are not applied until they are repaired or dropped; inboxes that are, to which nothing is '
-    'applied; inboxes whose tables a crash would empty, so that events take effect again; projections whose targets a crash would empty; and, of kind '
-    'field, fields that no event has';
+COMMENT ON VIEW postbox.inbox_problem IS $$
+Problems of inboxes, projections and handlers, one row for each: a broken projection or handler, whose events wait until it is repaired or dropped; an inbox whose
+  tombstones are missing or belong to another role, to which nothing is applied; a table of an inbox, or a target, that is UNLOGGED, so that a crash empties it; and a JSON
+  field that a projection takes and that was in none of the last 100 events of a type, for which nothing waits.
+
+A projection is broken if its target was dropped, or has lost its key, its version column or another column that the projection wrote when it was created. A handler is
+  broken if its function is gone or has another result type. See Troubleshooting.
+
+Rights: everyone sees all rows.
+$$;
+COMMENT ON COLUMN postbox.inbox_problem.inbox IS 'The inbox.';
+COMMENT ON COLUMN postbox.inbox_problem.kind IS
+    'What has the problem: `projection`, `handler`, `inbox`, or `field`: a field that a projection takes and that the events do not have.';
+COMMENT ON COLUMN postbox.inbox_problem.id IS 'The ID of the projection or handler; of a `field`, that of its projection. NULL for an `inbox`.';
+COMMENT ON COLUMN postbox.inbox_problem.event_types IS
+    'The event types of the projection or handler; of a `field`, the types whose events lack it. NULL for an `inbox`: all types.';
+COMMENT ON COLUMN postbox.inbox_problem.problem IS 'What is wrong.';
+COMMENT ON COLUMN postbox.inbox_problem.remedy IS 'What to do.';

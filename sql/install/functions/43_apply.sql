@@ -1,4 +1,4 @@
--- Applying events. `postbox pull` calls these functions, and a consumer may call them in a transaction of its own.
+-- Applying events. `postbox pull` calls these functions, and a consumer may call them in its own transaction.
 --
 -- INSERT on the inbox is the permission to apply. Everything else runs with the rights of the owner of the inbox: the
 -- inbox row, projections, tombstones and handlers. The search_path is fixed: pg_catalog, pg_temp for projections, and
@@ -6,45 +6,98 @@
 
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event postbox.event, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event, text) IS
-    'Applies an event in the current transaction. An event that was seen before has no effect. '
-    'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event, text) IS $$
+Applies an event in the current transaction, with effect once: an event that the inbox has seen changes nothing. Returns the outcome: `applied`, `duplicate` (seen before),
+  `stale` (older than what is stored), `ignored` (no projection or handler takes its type) or `rejected` (recorded in `postbox.dead_letter`).
+
+An error of the event is raised. With `on_error => 'reject'` the event is rolled back and recorded as a dead letter instead. Errors that are not those of the event are
+  always raised: SQLSTATE classes 08, 40, 53, 57 and 58, 55P03, 25006, a broken projection, handler or inbox, and a right that the owner of the inbox lacks.
+
+inbox: the inbox.
+event: the event. Its ID may be any text: one that is a uuid is that uuid in every notation, any other text stands for its UUIDv5.
+on_error: `raise` or `reject`.
+
+Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
+Errors: 42809 if `inbox` is not an inbox; 22004 if the event has no ID or no type; 22023 if `on_error` is unknown; 54001 if triggers or handlers apply events more than 16
+  calls deep. Errors of projections and handlers are raised as they are.
+Since: 0.2.0
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
         aggregate_id text, version bigint, payload bytea, attributes jsonb DEFAULT '{}',
         occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply_fields' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz, text) IS
-    'Applies an event in the current transaction. An event that was seen before has no effect. '
-    'on_error => ''reject'' records an event that fails as a dead letter instead of raising its error';
 
--- The payload as text or JSON: its bytes in UTF-8. What has no type is text.
+-- A payload of type text, json or jsonb is applied as its bytes in UTF-8. A literal without a type is text.
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
         aggregate_id text, version bigint, payload text, attributes jsonb DEFAULT '{}',
         occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply_text' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, text, jsonb, timestamptz, text) IS
-    'inbox_apply with a payload that is text, which is applied as its bytes in UTF-8. Bytes that are written as text, in hex format, are refused (22023)';
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
         aggregate_id text, version bigint, payload json, attributes jsonb DEFAULT '{}',
         occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply_text' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, json, jsonb, timestamptz, text) IS
-    'inbox_apply with a payload that is json, which is applied as it was written, in UTF-8';
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
         aggregate_id text, version bigint, payload jsonb, attributes jsonb DEFAULT '{}',
         occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply_jsonb' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, jsonb, jsonb, timestamptz, text) IS
-    'inbox_apply with a payload that is jsonb, which is applied as its text in UTF-8';
+
+DO $do$
+DECLARE
+    form pg_catalog.regprocedure;
+BEGIN
+    FOR form IN
+        SELECT p.oid FROM pg_catalog.pg_proc p
+        WHERE p.pronamespace OPERATOR(pg_catalog.=) 'postbox'::pg_catalog.regnamespace AND p.proname OPERATOR(pg_catalog.=) 'inbox_apply'
+          AND p.pronargs OPERATOR(pg_catalog.=) 10
+    LOOP
+        EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', form, $$
+Applies an event in the current transaction like the form with one argument of type `postbox.event`, with one argument for each field of the event.
+
+inbox: the inbox.
+event_id: the event ID: any text. One that is a uuid is that uuid in every notation, any other text stands for its UUIDv5.
+event_type: the event type.
+aggregate_type: the aggregate type.
+aggregate_id: the aggregate ID.
+version: the version of the aggregate. Projections need a version that is greater than 0.
+payload: the payload: `bytea`, or `text`, `json` or `jsonb`, which are applied as their bytes in UTF-8; a literal or a parameter without a type is `text`. Bytes written as
+  text (`\x7b7d`) are refused: cast them to `bytea`. Do not cast JSON to `bytea`, which loses backslashes: '{"path": "C:\\new"}'::bytea is the bytes of {"path": "C:\new"}.
+attributes: a JSON object of the attributes.
+occurred_at: the time of the event. NULL if it is not known.
+on_error: `raise` raises an error of the event. `reject` rolls the event back and records it in `postbox.dead_letter`.
+
+Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
+Errors: 42809 if `inbox` is not an inbox; 22004 if the event has no ID or no type; 22023 if `on_error` is unknown or the payload is bytes written as text; 54001 if triggers
+  or handlers apply events more than 16 calls deep. Errors of projections and handlers are raised as they are.
+Since: 0.2.0
+Example: SELECT postbox.inbox_apply('catalog_read.inbox', 'evt_1', 'video.created', 'video', 'v_123', 1, '{"title": "Intro"}');
+$$);
+    END LOOP;
+END
+$do$;
 
 CREATE OR REPLACE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[], on_error text DEFAULT 'raise') RETURNS postbox.outcome[]
     AS 'MODULE_PATHNAME', 'inbox_apply_batch' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS
-    'Applies events in their order, in the current transaction. Each takes effect once. '
-    'on_error => ''reject'' records those that fail as dead letters, and the others take effect';
+COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS $$
+Applies events in the order of the array, in the current transaction. Each takes effect once. Returns an array of their outcomes, see `inbox_apply`.
+
+An error of an event is raised. With `on_error => 'reject'` the batch is rolled back to its beginning and applied again event by event; events that fail are recorded as
+  dead letters, and the others take effect.
+
+inbox: the inbox.
+events: the events, in one dimension. With an empty array the configuration of the inbox is checked.
+on_error: `raise` or `reject`.
+
+Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
+Errors: those of `inbox_apply`; 2202E if `events` has more than one dimension; 22004 if it contains NULL.
+Since: 0.2.0
+$$;
 
 CREATE OR REPLACE FUNCTION postbox.event_version() RETURNS bigint
     AS 'MODULE_PATHNAME', 'event_version' LANGUAGE C STABLE;
-COMMENT ON FUNCTION postbox.event_version() IS
-    'The version of the event that is being applied, for triggers of targets and for handlers; NULL outside of them';
+COMMENT ON FUNCTION postbox.event_version() IS $$
+The version of the event that is being applied, for triggers of targets and for handlers. NULL outside of them, and for an event without a version.
+
+Rights: none.
+Since: 0.2.0
+$$;

@@ -23,7 +23,7 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION postbox.delete_dependents() IS 'Trigger: deletes the rows that refer to a deleted outbox, publication or inbox';
+COMMENT ON FUNCTION postbox.delete_dependents() IS 'Internal: trigger that deletes the rows that refer to a deleted outbox, publication or inbox.';
 
 -- A plain DROP TABLE, DROP SCHEMA or DROP OWNED may drop a registered table. Its registration must go with it.
 
@@ -41,7 +41,7 @@ BEGIN
     IF dropped IS NULL THEN
         RETURN;
     END IF;
-    -- The counter of an outbox and the tombstones of an inbox are of no use without it. Most DROPs are of something else.
+    -- The counter of an outbox and the tombstones of an inbox are dropped with it. Most DROPs concern other tables.
     IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)) THEN
         orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
         DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
@@ -51,28 +51,29 @@ BEGIN
         BEGIN
             EXECUTE format('DROP TABLE %s', orphan);
         EXCEPTION WHEN dependent_objects_still_exist THEN
-            -- No DROP fails because of an object that was put upon the table of another role.
+            -- A DROP does not fail because another role made an object that depends on such a table.
             RAISE NOTICE USING
-                MESSAGE = format('table %s is left behind, since other objects depend on it', orphan),
+                MESSAGE = format('table %s is not dropped because other objects depend on it', orphan),
                 HINT = 'Its owner can drop it with DROP TABLE ... CASCADE.';
         END;
     END LOOP;
-    -- A projection whose target is gone stays, as broken. The number of the table may be another one's after a restore.
+    -- A projection whose target is dropped stays, as broken. After a restore another table may have the OID.
     UPDATE postbox.projection p SET target = 0, dropped_target = d.object_identity
     FROM pg_event_trigger_dropped_objects() d
     WHERE d.classid = 'pg_class'::regclass AND d.objsubid = 0 AND p.target = d.objid;
 END
 $$;
-COMMENT ON FUNCTION postbox.forget_dropped() IS 'Event trigger: removes the registration of dropped outboxes and inboxes, and notes dropped targets of projections';
+COMMENT ON FUNCTION postbox.forget_dropped() IS
+    'Internal: event trigger that removes the registration of dropped outboxes and inboxes, and marks projections whose target was dropped.';
 
--- What belongs to an outbox or inbox goes along when that gets another owner or schema: extension/lifecycle/follow.cc.
+-- The parts of an outbox or inbox follow it to another owner or schema: extension/lifecycle/follow.cc.
 
 CREATE OR REPLACE FUNCTION postbox.follow_altered() RETURNS event_trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.follow_altered() IS 'Event trigger: what belongs to an outbox or inbox follows it to another owner or schema';
+COMMENT ON FUNCTION postbox.follow_altered() IS 'Internal: event trigger that gives the parts of an outbox or inbox the new owner or schema of its table.';
 
--- DROP EXTENSION asks for CASCADE where outboxes or inboxes are registered: extension/lifecycle/drop_extension.cc.
+-- DROP EXTENSION needs CASCADE if outboxes or inboxes are registered: extension/lifecycle/drop_extension.cc.
 
 CREATE OR REPLACE FUNCTION postbox.refuse_drop() RETURNS event_trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.refuse_drop() IS 'Event trigger: DROP EXTENSION postbox without CASCADE is an error if there are outboxes or inboxes';
+COMMENT ON FUNCTION postbox.refuse_drop() IS 'Internal: event trigger that refuses DROP EXTENSION postbox without CASCADE if there are outboxes or inboxes.';

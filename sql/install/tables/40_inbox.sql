@@ -1,4 +1,4 @@
--- Inboxes: a consumer's own table of the events it has seen.
+-- Inboxes: a consumer's table of the events that it has seen.
 --
 -- An inbox is two ordinary tables of the consumer. <name> has a row for each event: the deduplication key and the
 -- outcome. <name>_tombstone has the version at which a key was deleted. The role that creates the inbox owns both.
@@ -10,10 +10,15 @@ CREATE TABLE postbox.inbox (
     retention interval NOT NULL CHECK (retention > interval '0'),
     created_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE postbox.inbox IS 'The inboxes of this database; only create_inbox and drop_inbox change it';
-COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each event seen';
-COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of versions at which keys of the projections were deleted';
-COMMENT ON COLUMN postbox.inbox.retention IS 'How long an event id is remembered. Must be longer than Pub/Sub may deliver the event again';
+COMMENT ON TABLE postbox.inbox IS $$
+The inboxes of this database, one row for each. Only the functions change it: `create_inbox`, `register_inbox`, `repair_inbox` and `drop_inbox`.
+
+Rights: everyone sees all rows.
+$$;
+COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each event that was seen.';
+COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of tombstones: the versions at which keys of projections were deleted.';
+COMMENT ON COLUMN postbox.inbox.retention IS 'How long event IDs and tombstones are kept. It must be longer than Pub/Sub may deliver an event again.';
+COMMENT ON COLUMN postbox.inbox.created_at IS 'When the inbox was created or registered.';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.inbox', '');
 REVOKE ALL ON postbox.inbox FROM PUBLIC;

@@ -1,4 +1,4 @@
--- Projections, which are tables kept up to date from events, and handlers, which are functions called with the event.
+-- Projections: tables that are kept up to date from events. Handlers: functions that are called with events.
 
 CREATE TABLE postbox.projection (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -15,17 +15,26 @@ CREATE TABLE postbox.projection (
 );
 CREATE INDEX projection_inbox ON postbox.projection (inbox);
 CREATE INDEX projection_target ON postbox.projection (target);
-COMMENT ON TABLE postbox.projection IS 'Tables kept up to date from events; only create_projection and drop_projection change it';
-COMMENT ON COLUMN postbox.projection.event_types IS 'The event types that are written to the target';
-COMMENT ON COLUMN postbox.projection.columns IS 'Target column -> source of its value; NULL: the JSON field of the column''s name';
-COMMENT ON COLUMN postbox.projection.key IS 'The columns that identify a row; the target has a unique index on them';
-COMMENT ON COLUMN postbox.projection.version_column IS 'The column with the version of the last event; an older event changes nothing';
-COMMENT ON COLUMN postbox.projection.delete_types IS 'The event types that delete the row';
+COMMENT ON TABLE postbox.projection IS $$
+The projections of this database, one row for each: tables that are kept up to date from events. Only `create_projection` and `drop_projection` change it, and the sessions
+  that apply events (`aggregate_types`).
+
+Rights: everyone sees all rows.
+$$;
+COMMENT ON COLUMN postbox.projection.id IS 'The ID of the projection, for `drop_projection`.';
+COMMENT ON COLUMN postbox.projection.inbox IS 'The inbox whose events are projected.';
+COMMENT ON COLUMN postbox.projection.event_types IS 'The event types that insert or update the row.';
+COMMENT ON COLUMN postbox.projection.target IS 'The table that is kept up to date; 0 if it was dropped.';
+COMMENT ON COLUMN postbox.projection.columns IS 'The sources of the columns, as given to `create_projection`. NULL: each column takes the JSON field of its name.';
+COMMENT ON COLUMN postbox.projection.key IS 'The columns that identify a row. The target has a unique index on them.';
+COMMENT ON COLUMN postbox.projection.version_column IS 'The column with the version of the last event. An older event changes nothing.';
+COMMENT ON COLUMN postbox.projection.delete_types IS 'The event types that delete the row.';
+COMMENT ON COLUMN postbox.projection.dropped_target IS
+    'The name of the target if it was dropped. Then the projection is broken, and events of its types are not applied. NULL if the target exists.';
 COMMENT ON COLUMN postbox.projection.aggregate_types IS
-    'The first two aggregate types of which events were applied. In a target that has had several, an event that looks stale fails instead: versions of two '
-    'aggregates cannot be compared';
-COMMENT ON COLUMN postbox.projection.dropped_target IS 'The target''s name if its table has been dropped: the projection is broken, and its events are not applied';
-COMMENT ON COLUMN postbox.projection.writes IS 'The columns that it wrote when it was made: a target that lacks one of them is broken';
+    'The first two aggregate types of the events that were applied. If a target has events of several types, an event that looks stale fails, because versions of two '
+    'aggregates cannot be compared.';
+COMMENT ON COLUMN postbox.projection.writes IS 'The columns that the projection wrote when it was created. If the target lacks one of them, the projection is broken.';
 
 CREATE TABLE postbox.handler (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -34,8 +43,15 @@ CREATE TABLE postbox.handler (
     function text NOT NULL
 );
 CREATE INDEX handler_inbox ON postbox.handler (inbox);
-COMMENT ON TABLE postbox.handler IS 'Functions called with events; only create_handler and drop_handler change it';
-COMMENT ON COLUMN postbox.handler.function IS 'Signature. It is text because pg_upgrade does not support regprocedure columns';
+COMMENT ON TABLE postbox.handler IS $$
+The handlers of this database, one row for each: functions that are called with events. Only `create_handler` and `drop_handler` change it.
+
+Rights: everyone sees all rows.
+$$;
+COMMENT ON COLUMN postbox.handler.id IS 'The ID of the handler, for `drop_handler`.';
+COMMENT ON COLUMN postbox.handler.inbox IS 'The inbox whose events are handled.';
+COMMENT ON COLUMN postbox.handler.event_types IS 'The event types with which the function is called.';
+COMMENT ON COLUMN postbox.handler.function IS 'The signature of the function, with its schema. It is text because pg_upgrade does not support columns of type regprocedure.';
 
 CREATE TABLE postbox.missing_field (
     projection bigint NOT NULL,
@@ -47,9 +63,13 @@ CREATE TABLE postbox.missing_field (
     PRIMARY KEY (projection, column_name)
 );
 COMMENT ON TABLE postbox.missing_field IS
-    'Fields that a projection takes and that were in none of the last 100 events of these types; only the sessions that apply events change it';
-COMMENT ON COLUMN postbox.missing_field.field IS 'The path of the field in the payload';
-COMMENT ON COLUMN postbox.missing_field.similar_field IS 'A field of the events whose name differs in case, hyphens and underscores alone';
+    'Internal: JSON fields that a projection takes and that were in none of the last 100 events of these types, for postbox.inbox_problem.';
+COMMENT ON COLUMN postbox.missing_field.projection IS 'The ID of the projection.';
+COMMENT ON COLUMN postbox.missing_field.column_name IS 'The column of the target that takes the field.';
+COMMENT ON COLUMN postbox.missing_field.field IS 'The path of the field in the payload.';
+COMMENT ON COLUMN postbox.missing_field.event_types IS 'The event types whose events lack the field.';
+COMMENT ON COLUMN postbox.missing_field.similar_field IS 'A field of the events whose name differs in case, hyphens and underscores only. NULL if there is none.';
+COMMENT ON COLUMN postbox.missing_field.noticed_at IS 'When it was noticed.';
 REVOKE ALL ON postbox.missing_field FROM PUBLIC;
 GRANT SELECT ON postbox.missing_field TO PUBLIC;
 

@@ -21,28 +21,34 @@ CREATE TABLE postbox.subscription (
     CHECK (on_error <> 'dead_letter_topic' OR dead_letter_topic IS NOT NULL)
 );
 CREATE INDEX subscription_inbox ON postbox.subscription (inbox);
-COMMENT ON TABLE postbox.subscription IS
-    'Which Pub/Sub subscriptions `postbox pull` applies to which inbox; only create_subscription and drop_subscription change it';
-COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`';
-COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'Upper limit of messages pulled and not yet acknowledged';
-COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'Upper limit of bytes pulled and not yet acknowledged';
-COMMENT ON COLUMN postbox.subscription.appliers IS 'How many connections apply at the same time, at most. A key is with one of them at a time';
-COMMENT ON COLUMN postbox.subscription.batch_size IS 'Upper limit of events in one transaction';
-COMMENT ON COLUMN postbox.subscription.batch_delay IS 'Time between the beginnings of batches that are not full; after a pause a batch begins at once';
-COMMENT ON COLUMN postbox.subscription.on_error IS
-    'What happens after max_attempts: reject (record a dead letter), dead_letter_topic (publish it there), nack (leave it to Pub/Sub)';
-COMMENT ON COLUMN postbox.subscription.max_attempts IS
-    'After how many failed attempts an event is given up. With the defaults (5 attempts, min_backoff 1 s, doubling) that is after 15 s: too short for a human '
-    'to remove the cause. on_error => nack never gives up';
-COMMENT ON COLUMN postbox.subscription.min_backoff IS 'Delay before the second attempt; doubles with each attempt, up to max_backoff';
-COMMENT ON COLUMN postbox.subscription.statement_timeout IS
-    'How long the events of one transaction may take, and so the longest that one event may; 0 is without a limit';
-COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is without a limit';
-COMMENT ON COLUMN postbox.subscription.credential IS
-    'The credential with which `postbox pull` receives, see postbox.credential; NULL: that of its environment';
+COMMENT ON TABLE postbox.subscription IS $$
+The subscriptions of this database, one row for each: which Pub/Sub subscriptions `postbox pull` applies to which inbox, and how. Only `create_subscription` and
+  `drop_subscription` change it.
 
--- What a puller reports of itself, at most once a second. Logged, so that a standby can be asked, too; but no report waits for the disk or for
--- a standby (worker/puller/status_report.cc).
+Rights: everyone sees all rows.
+$$;
+COMMENT ON COLUMN postbox.subscription.name IS 'The name of the subscription in this database.';
+COMMENT ON COLUMN postbox.subscription.inbox IS 'The inbox to which the events are applied.';
+COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an ID in the project of `postbox pull`.';
+COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'The most messages that are pulled and not yet acknowledged.';
+COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'The most bytes that are pulled and not yet acknowledged.';
+COMMENT ON COLUMN postbox.subscription.appliers IS 'The most connections that apply events at the same time. Events of one key are applied by one of them at a time.';
+COMMENT ON COLUMN postbox.subscription.batch_size IS 'The most events in one transaction.';
+COMMENT ON COLUMN postbox.subscription.batch_delay IS 'The time between the beginnings of transactions that are not full. After a pause a transaction begins at once.';
+COMMENT ON COLUMN postbox.subscription.on_error IS
+    'What happens to an event after `max_attempts`: `reject` (it is recorded as a dead letter), `dead_letter_topic` (it is published there) or `nack` (it is left to '
+    'Pub/Sub and never given up).';
+COMMENT ON COLUMN postbox.subscription.max_attempts IS 'After how many failed attempts an event is given up. Not used with `on_error = nack`.';
+COMMENT ON COLUMN postbox.subscription.min_backoff IS 'The delay before the second attempt. It doubles with each attempt, up to `max_backoff`.';
+COMMENT ON COLUMN postbox.subscription.max_backoff IS 'The longest delay between two attempts.';
+COMMENT ON COLUMN postbox.subscription.dead_letter_topic IS 'The topic of `on_error = dead_letter_topic`; NULL otherwise.';
+COMMENT ON COLUMN postbox.subscription.enabled IS 'Whether `postbox pull` takes the subscription.';
+COMMENT ON COLUMN postbox.subscription.statement_timeout IS 'How long the events of one transaction may take, and so the longest time for one event; 0 is no limit.';
+COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is no limit.';
+COMMENT ON COLUMN postbox.subscription.credential IS 'The credential with which `postbox pull` receives, see `postbox.credential`. NULL: the credentials of its environment.';
+
+-- The reports of pullers, at most one a second each. The table is logged, so that standbys have it, but no report waits for the disk or for a
+-- standby (worker/puller/status_report.cc).
 CREATE TABLE postbox.subscription_status (
     subscription text NOT NULL REFERENCES postbox.subscription (name) ON DELETE CASCADE ON UPDATE CASCADE,
     puller text NOT NULL,
@@ -67,30 +73,39 @@ CREATE TABLE postbox.subscription_status (
     unanswered_pid int,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE postbox.subscription_status IS
-    'One row for each running `postbox pull` and subscription: what it has done since it started, and what fails';
-COMMENT ON COLUMN postbox.subscription_status.puller IS 'Host and process id of `postbox pull`';
-COMMENT ON COLUMN postbox.subscription_status.last_seen IS 'Time of the last report: a second after the last event at most, and every 5 minutes';
-COMMENT ON COLUMN postbox.subscription_status.applied IS 'Events that took effect, or that nothing takes (ignored)';
-COMMENT ON COLUMN postbox.subscription_status.duplicates IS 'Events that the inbox had seen; acknowledged again';
-COMMENT ON COLUMN postbox.subscription_status.stale IS 'Events of which every projection had a version as new';
+COMMENT ON TABLE postbox.subscription_status IS $$
+What running pullers report: one row for each running `postbox pull` and subscription, with what it has done since it started and what fails. A puller writes its row at
+  most once a second.
+
+Rights: the owner of the inbox, roles with INSERT on the inbox, and members of pg_monitor and postbox_operator see the rows of a subscription. Roles with INSERT on the
+  inbox write them.
+$$;
+COMMENT ON COLUMN postbox.subscription_status.subscription IS 'The name of the subscription in this database.';
+COMMENT ON COLUMN postbox.subscription_status.puller IS 'Host and process ID of `postbox pull`.';
+COMMENT ON COLUMN postbox.subscription_status.started_at IS 'When the puller began with the subscription.';
+COMMENT ON COLUMN postbox.subscription_status.last_seen IS 'The time of the last report. A running puller reports at most a second after the last event, and at least every 5 minutes.';
+COMMENT ON COLUMN postbox.subscription_status.appliers IS 'The most connections that apply events at the same time, as configured; 0 if the subscription could not be started.';
+COMMENT ON COLUMN postbox.subscription_status.applied IS 'Events that took effect, and events that no projection or handler takes (`ignored`).';
+COMMENT ON COLUMN postbox.subscription_status.duplicates IS 'Events that the inbox had seen before. They are acknowledged again.';
+COMMENT ON COLUMN postbox.subscription_status.stale IS 'Events older than what every projection that takes them had stored.';
 COMMENT ON COLUMN postbox.subscription_status.out_of_order IS
-    'Those of them that came over a subscription with message ordering: an older version after a newer one of its key. Should be 0';
-COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were given up';
-COMMENT ON COLUMN postbox.subscription_status.failures IS 'Attempts that failed, of events and of batches';
-COMMENT ON COLUMN postbox.subscription_status.retrying_since IS 'Since when there have been failures and no success';
-COMMENT ON COLUMN postbox.subscription_status.last_error IS 'The last error, at most 500 bytes of it. It may quote values of an event';
-COMMENT ON COLUMN postbox.subscription_status.next_try IS 'When what failed last is tried again';
+    'The stale events that came over a subscription with message ordering: an older version after a newer one of its key. Should be 0.';
+COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were given up.';
+COMMENT ON COLUMN postbox.subscription_status.failures IS 'Attempts that failed, of events and of batches.';
+COMMENT ON COLUMN postbox.subscription_status.retrying_since IS 'Since when there have been failures and no success. NULL if nothing has failed since the last success.';
+COMMENT ON COLUMN postbox.subscription_status.next_try IS 'When the attempt that failed last is repeated. NULL if nothing waits for a retry.';
+COMMENT ON COLUMN postbox.subscription_status.last_error IS 'The last error, also of an acknowledgement, at most 500 bytes of it. It may quote values of an event. NULL if there was none.';
+COMMENT ON COLUMN postbox.subscription_status.last_error_at IS 'When the last error happened. NULL if there was none.';
 COMMENT ON COLUMN postbox.subscription_status.stream IS
-    'connected to Pub/Sub; connecting for the first time; reconnecting after an error that may pass; failed: tried again every 10 s';
-COMMENT ON COLUMN postbox.subscription_status.stream_since IS 'Since when the stream is so';
-COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream has ended, until it is connected again';
+    'The state of the stream from Pub/Sub: `connecting` for the first time, `connected`, `reconnecting` after an error that may pass, or `failed`: it is tried again every '
+    '10 s. See Troubleshooting.';
+COMMENT ON COLUMN postbox.subscription_status.stream_since IS 'Since when the stream has been in this state.';
+COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream ended. NULL while it is connected.';
 COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS
-    'Transactions of the subscription that wanted the same locks, and were rolled back and applied alone, in the minute before last_seen. Fewer run at the same time then';
-COMMENT ON COLUMN postbox.subscription_status.unanswered_since IS
-    'Since when the longest statement of its connections waits for its answer; NULL unless that is 20 s or more';
-COMMENT ON COLUMN postbox.subscription_status.unanswered_pid IS
-    'The process of the server that has not answered. Behind a pooler the number is of no use';
+    'Transactions of the subscription that conflicted over locks with each other, and were rolled back and applied again alone, in the minute before `last_seen`. Fewer '
+    'run at the same time after conflicts.';
+COMMENT ON COLUMN postbox.subscription_status.unanswered_since IS 'Since when the longest-waiting statement of its connections has had no answer. NULL unless that is 20 s or more.';
+COMMENT ON COLUMN postbox.subscription_status.unanswered_pid IS 'The process of the server that has not answered. Behind a connection pooler the number is of no use.';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.subscription', '');
