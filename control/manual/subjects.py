@@ -9,7 +9,7 @@ SUBJECTS = {
     "outbox.md": Subject("Outboxes", "The tables into which a service writes its events.", (
         "create_outbox", "adopt_outbox", "register_outbox", "drop_outbox", "repair_outbox", "purge_outbox",
         "settle_foreign_events", "resolve_unknown_origin")),
-    "emit.md": Subject("Emitting events", "How a service stores an event in its transaction.", ("outbox_emit", "outbox_emit_json", "receipt", "event_type")),
+    "emit.md": Subject("Emitting events", "How a service stores an event in its transaction.", ("outbox_emit", "outbox_emit_json", "receipt")),
     "changes.md": Subject("Change triggers", "Events of what changes in a table.", (
         "create_change_triggers", "drop_change_triggers", "emit_changes")),
     "publication.md": Subject("Publications", "What sends the events of an outbox to a topic.", (
@@ -27,7 +27,7 @@ SUBJECTS = {
     "credential.md": Subject("Credentials", "Identities at Pub/Sub, by name.", (
         "create_credential", "alter_credential", "drop_credential", "grant_credential", "revoke_credential")),
     "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (
-        "doctor", "finding", "problem", "publication_status", "outbox_status", "paused_keys", "workers", "credential_status", "inbox_problem",
+        "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "workers", "credential_status", "inbox_problem",
         "subscription_status", "dead_letter")),
     "tables.md": Subject("Tables", "The configuration and the state of Postbox. Functions change these tables; every role may read them, unless the table says otherwise.", (
         "outbox", "publication", "publication_state", "lane", "inbox", "subscription", "projection", "handler", "credential",
