@@ -1,6 +1,6 @@
 # Copies of a database with outboxes do not publish the same events twice: a copy in the same cluster does not publish until the original is gone
 # or somebody says so, rows that logical replication brings are not published where they arrive, and a physical copy publishes nothing when
-# it is started as docs/operations.md says.
+# it is started as docs/guides/copy-a-database.md says.
 use strict;
 use warnings;
 
@@ -270,7 +270,7 @@ subtest 'a physical copy that is started as documented publishes nothing beside 
 	all_sent(8, 'the primary publishes what was pending');
 	my $copy = PostgreSQL::Test::Cluster->new('copy');
 	$copy->init_from_backup($node, 'copy', has_streaming => 1);
-	# As docs/operations.md says.
+	# As docs/guides/copy-a-database.md says.
 	append_to_file($copy->data_dir . '/postgresql.auto.conf', "\npostbox.publishers = 0\n");
 	$copy->start;
 	$copy->promote;

@@ -1,5 +1,5 @@
 # A primary is lost under load and its standby promoted. With a synchronous standby nothing was sent whose commit is gone;
-# without one it may have been, and this counts it (docs/failover.md).
+# without one it may have been, and this counts it (docs/guides/fail-over.md).
 use strict;
 use warnings;
 

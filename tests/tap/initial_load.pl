@@ -1,4 +1,4 @@
-# The initial load of docs/initial-load.md, with the SQL that stands there: whatever sessions do to the table meanwhile, the projection ends as
+# The initial load of docs/guides/initial-load.md, with the SQL that stands there: whatever sessions do to the table meanwhile, the projection ends as
 # the table does. No old value stays, no deleted row comes back, and no row is left out.
 use strict;
 use warnings;
@@ -35,7 +35,7 @@ $node->safe_psql(
 	SELECT postbox.create_subscription('follower', 'read.inbox', 'catalog.video.events.test-follower');
 	SELECT postbox.create_projection('read.inbox', ARRAY['playlist.created', 'playlist.updated', 'playlist.deleted'], 'read.playlist', delete_types => ARRAY['playlist.deleted']);
 });
-my ($procedure, $call) = sql_of('docs/initial-load.md', 'The load');
+my ($procedure, $call) = sql_of('docs/guides/initial-load.md', 'Run the load');
 $node->safe_psql('postgres', $procedure);
 $call =~ s/load_playlists\(\)/load_playlists(part_size => $part)/ or BAIL_OUT('the documentation calls the procedure in another way');
 my $puller = start_puller($node, 'postgres', $emulator);

@@ -1,5 +1,5 @@
 # Tables with change triggers that logical replication changes: no events, which postbox.doctor() says, and no end of the subscription's worker.
-# The trigger that docs/operations.md has for it emits each change once, and these events are published.
+# The trigger that docs/guides/logical-replication.md has for it emits each change once, and these events are published.
 use strict;
 use warnings;
 
@@ -58,7 +58,7 @@ is($node->safe_psql('target', $events), '', 'still no events');
 my ($status, $output, $error) = $node->psql('target', 'TRUNCATE catalog.playlist');
 like($error, qr/TRUNCATE of playlist would emit no events/, 'a session still may not');
 
-$node->safe_psql('target', $_) for sql_of('docs/operations.md', 'Tables that logical replication changes');
+$node->safe_psql('target', $_) for sql_of('docs/guides/logical-replication.md', 'Emit where the rows arrive');
 $node->safe_psql('target', "ALTER TABLE catalog.playlist ENABLE TRIGGER $_") for map { "postbox_$_" } qw(created updated deleted truncated);
 is($node->safe_psql('target', $warnings), '', 'with the trigger of the documentation there is no warning');
 source_changes(
