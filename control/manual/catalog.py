@@ -7,6 +7,14 @@ _MEMBERS = """
     FROM pg_depend d JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid AND e.extname = 'postbox'
 """
 
+
+def _columns(relation):
+    """A JSON array of the columns of a relation, NULL if there are none."""
+    return f"""(SELECT json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
+            'comment', col_description(a.attrelid, a.attnum)) ORDER BY a.attnum)
+        FROM pg_attribute a WHERE a.attrelid = {relation} AND a.attnum > 0 AND NOT a.attisdropped)"""
+
+
 _FUNCTIONS = f"""
     SELECT json_build_object('name', p.proname, 'comment', obj_description(p.oid, 'pg_proc'), 'returns', pg_get_function_result(p.oid),
         'form', p.oid::regprocedure::text, 'arguments', (
@@ -16,18 +24,15 @@ _FUNCTIONS = f"""
 """
 
 _RELATIONS = f"""
-    SELECT json_build_object('name', c.relname, 'kind', c.relkind, 'comment', obj_description(c.oid, 'pg_class'), 'columns', (
-            SELECT json_agg(json_build_object('name', a.attname, 'type', format_type(a.atttypid, a.atttypmod),
-                'comment', col_description(c.oid, a.attnum)) ORDER BY a.attnum)
-            FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped))
+    SELECT json_build_object('name', c.relname, 'kind', c.relkind, 'comment', obj_description(c.oid, 'pg_class'), 'columns', {_columns('c.oid')})
     {_MEMBERS} JOIN pg_class c ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'
-    WHERE c.relkind IN ('r', 'v', 'c') ORDER BY c.relname
+    WHERE c.relkind IN ('r', 'v') ORDER BY c.relname
 """
 
 _TYPES = f"""
     SELECT json_build_object('name', t.typname, 'comment', obj_description(t.oid, 'pg_type'), 'kind', t.typtype,
         'base', CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod) END,
-        'labels', (SELECT json_agg(l.enumlabel ORDER BY l.enumsortorder) FROM pg_enum l WHERE l.enumtypid = t.oid))
+        'labels', (SELECT json_agg(l.enumlabel ORDER BY l.enumsortorder) FROM pg_enum l WHERE l.enumtypid = t.oid), 'columns', {_columns('t.typrelid')})
     {_MEMBERS} JOIN pg_type t ON d.classid = 'pg_type'::regclass AND d.objid = t.oid AND d.deptype = 'e'
     WHERE t.typtype IN ('e', 'd', 'c') AND t.typelem = 0 ORDER BY t.typname
 """

@@ -122,20 +122,17 @@ class Reference:
 
     def _relation(self, page, relation):
         name = relation["name"]
-        if relation["kind"] == "c":
-            return self._type(page, self._catalog.types[name], relation["columns"])
         kind = {"v": "View", "r": "Table"}[relation["kind"]]
         return self._described(page, name, f"{kind} `postbox.{name}`.", relation["comment"], relation["columns"])
 
-    def _type(self, page, kind, columns=()):
+    def _type(self, page, kind):
         name = kind["name"]
         what = f"Type `postbox.{name}`."
         if kind["labels"]:
             what = f"Enumeration `postbox.{name}`: {', '.join(f'`{label}`' for label in kind['labels'])}."
         elif kind["base"]:
             what = f"Domain `postbox.{name}` over {kind['base']}."
-        relation = self._catalog.relations.get(name)
-        return self._described(page, name, what, kind["comment"] or (relation or {}).get("comment"), columns)
+        return self._described(page, name, what, kind["comment"], kind["columns"] or ())
 
     def _described(self, page, name, what, text, columns):
         parsed = self._parsed(name, text or "")

@@ -72,6 +72,7 @@ Deletes a dead letter. Returns false if there is none that the caller may see. T
 id: the `id` of the dead letter in `postbox.dead_letter`.
 
 Rights: the rights of the owner of the inbox, or membership in postbox_operator.
+Errors: none.
 Since: 0.2.0
 $$;
 

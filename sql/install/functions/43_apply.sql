@@ -99,5 +99,6 @@ COMMENT ON FUNCTION postbox.event_version() IS $$
 The version of the event that is being applied, for triggers of targets and for handlers. NULL outside of them, and for an event without a version.
 
 Rights: none.
+Errors: none.
 Since: 0.2.0
 $$;

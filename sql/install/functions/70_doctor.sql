@@ -512,6 +512,7 @@ It changes nothing, runs no code of users, and waits at most 100 ms for a lock. 
   `standby` has the time of the data shown. `postbox doctor` runs the same checks and adds those that need a client.
 
 Rights: none. Members of pg_monitor and postbox_operator see the most.
+Errors: none.
 Since: 0.2.0
 Example: SELECT * FROM postbox.doctor() WHERE status <> 'ok';
 $$;
