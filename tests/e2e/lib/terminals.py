@@ -84,7 +84,7 @@ class Terminal:
             self._process.wait(60)
         self._process.popen.stdin.close()
 
-    def tell(self):
+    def print_log(self):
         print(f"---- {self._process.name}", *self.text().splitlines()[-40:], sep="\n", flush=True)
 
 
@@ -129,7 +129,7 @@ class Terminals:
     def close(self, failed):
         if failed:
             for terminal in self._opened:
-                terminal.tell()
+                terminal.print_log()
         if pathlib.Path(self.folder).exists():
             with contextlib.suppress(Failure):
                 self.open().run(f"pg_ctl stop --mode=immediate --pgdata={self.folder}\n")
