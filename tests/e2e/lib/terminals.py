@@ -106,7 +106,7 @@ class Terminals:
         if not _is_free(PORT):
             port = _free_port()
             self._replace(f":{PORT}", f":{port}")
-            self._replace("postbox emulator ", f"postbox emulator --port {port} ")
+            self._replace("postbox emulator --", f"postbox emulator --port {port} --")
 
     def _replace(self, old, new):
         say(f"    {old} is in use on this machine; {new} is used instead")
