@@ -109,8 +109,8 @@ foreach(file ${e2e})
   string(REGEX REPLACE "^test_" "" name ${name})
   system_test(e2e.${name} ${file})
 endforeach()
-# Both take the port that the emulator has by default.
-set_tests_properties(e2e.emulator_executable e2e.quick_start PROPERTIES RESOURCE_LOCK port_8085)
+# All take the port that the emulator has by default.
+set_tests_properties(e2e.emulator_executable e2e.quick_start e2e.tutorial PROPERTIES RESOURCE_LOCK port_8085)
 if(EXISTS ${CMAKE_SOURCE_DIR}/tests/proto/run)
   system_test(proto.official_definitions ${CMAKE_SOURCE_DIR}/tests/proto/run)
 endif()
