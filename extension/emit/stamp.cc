@@ -92,9 +92,9 @@ void CheckMayRestore(Oid log, const char* column, int32 value, int32 here) {
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
         std::string("permission denied for an event of another ") + column + " in outbox \"" +
             RelationName(log) + "\"",
-        "Only its owner puts events back. This one has " + std::string(column) + " " +
-            std::to_string(value) + "; that of this transaction is " + std::to_string(here) + ".",
-        "Leave out txid, seq, origin and generation: their values are given.");
+        "Only the owner of the outbox may restore events. This event has " + std::string(column) +
+            " " + std::to_string(value) + "; this transaction has " + std::to_string(here) + ".",
+        "Omit txid, seq, origin and generation; their values are assigned.");
 }
 
 HeapTuple Stamp(const TriggerData& trigger) {
@@ -115,7 +115,7 @@ HeapTuple Stamp(const TriggerData& trigger) {
   const std::shared_ptr<Outbox> outbox = FindOutbox(log);
   const OutboxFacts& facts = outbox->facts();
   if (!facts.is_log) {
-    Throw(ERRCODE_WRONG_OBJECT_TYPE, "outbox \"" + facts.name + "\" is no log", "",
+    Throw(ERRCODE_WRONG_OBJECT_TYPE, "outbox \"" + facts.name + "\" is not a log outbox", "",
           "Drop the trigger that calls stamp_event().");
   }
   const int16 now = GenerationOfNow(facts);

@@ -200,7 +200,7 @@ void Adoption::CheckTable() {
     const bool temporary = persistence == RELPERSISTENCE_TEMP;
     Throw(ERRCODE_INVALID_TABLE_DEFINITION,
           "table \"" + table_.name + "\" may not be " + (temporary ? "temporary" : "unlogged"),
-          temporary ? "Other processes have to see it." : "A crash empties it.",
+          temporary ? "Other processes must be able to see it." : "A crash empties it.",
           temporary ? "Adopt a permanent table." : "Run ALTER TABLE " + name_ + " SET LOGGED.");
   }
   size_t suffix = std::strlen("_version");

@@ -126,7 +126,7 @@ subtest 'the function of the trigger on another table is an error, or does nothi
 		{
 			$node->safe_psql('postgres', "CREATE OR REPLACE TRIGGER stamp $kind ON app.$table FOR EACH ROW EXECUTE FUNCTION postbox.stamp_event()");
 			my ($code, $stdout, $stderr) = $node->psql('postgres', $table eq 'other' ? 'INSERT INTO app.other VALUES (1, NULL); UPDATE app.other SET n = 2' : "INSERT INTO app.tab (@{[COLUMNS]}) VALUES (@{[EVENT]})");
-			my $error = $kind ne 'BEFORE INSERT' ? qr/stamp_event\(\) is the trigger function of log outboxes/ : $table eq 'tab' ? qr/outbox "app.tab" is no log\n.*Drop the trigger/s : qr/\A\z/;
+			my $error = $kind ne 'BEFORE INSERT' ? qr/stamp_event\(\) is the trigger function of log outboxes/ : $table eq 'tab' ? qr/outbox "app.tab" is not a log outbox\n.*Drop the trigger/s : qr/\A\z/;
 			$error = qr/\A\z/ if $table eq 'tab' && $kind eq 'BEFORE UPDATE';
 			like($stderr, $error, "$table, $kind");
 		}
