@@ -134,7 +134,7 @@ void Follow(const Part& part, const Place& before, const Place& now) {
     if (!why.empty()) {
       // The number of a part that was dropped may be that of another's table.
       WarnLeftBehind(part, "still belongs to role \"" + RoleName(owner) + "\"", why,
-                     "If it is what it is taken for, run ALTER TABLE " + name + change + ".");
+                     "If it is the right table, run ALTER TABLE " + name + change + ".");
     }
   }
   const Oid schema = Pg([&] { return get_rel_namespace(part.relation); });

@@ -271,7 +271,7 @@ void Launcher::TaskFailed(Database& database, const ExitReport& report, Task& ta
     ereport(LOG, (errmsg("postbox publisher of database \"%s\" failed, starting it again in %ld ms",
                          database.name.c_str(), static_cast<long>(delay.count())),
                   errdetail(report.attached ? "It has failed %d times in a row."
-                                            : "It did not come up, %d times in a row.",
+                                            : "It has failed to start %d times in a row.",
                             task.failures),
                   report.attached ? 0 : errhint("%s", RemedyOf(StartProblem::kDidNotComeUp))));
   });
