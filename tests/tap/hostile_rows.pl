@@ -122,7 +122,7 @@ for my $publication ('log', 'tab')
 	{
 		my ($id, $what, $columns, $alter, $reason, $repair) = @$row;
 		my $query = $parked{$publication} =~ s/PATTERN/$reason/r;
-		wait_so("SELECT ($query AND id = '$id' AND next_retry_at = 'infinity') = 1", "$what in a $publication outbox is parked with the reason, and has failed for good")
+		wait_so("SELECT ($query AND id = '$id' AND next_retry_at = 'infinity') = 1", "$what in a $publication outbox is parked with the reason, and has failed permanently")
 		  or diag(column($publication, 'publication_status::text'));
 	}
 	subtest "rows of a $publication outbox that are no events stop themselves only" => sub {

@@ -219,7 +219,7 @@ $node->reload;
 subtest 'a sequence that was set back suspends the publication, and the repair loses nothing' => sub {
 	my $last = $node->safe_psql('postgres', q{SELECT pg_sequence_last_value('app.outbox_seq')});
 	$node->safe_psql('postgres', q{SELECT setval('app.outbox_seq', 1)});
-	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE '%sequence app.outbox_seq stands at 1,%' FROM postbox.publication_status}, 'the status says why');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE '%sequence app.outbox_seq is at 1,%' FROM postbox.publication_status}, 'the status says why');
 	$node->safe_psql('postgres', "SELECT setval('app.outbox_seq', $last)");
 	others_flow(0);
 };
