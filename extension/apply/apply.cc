@@ -14,7 +14,7 @@
 namespace postbox {
 namespace {
 
-// Allocations go into a context of their own, which is emptied at the end.
+// Allocations go into a separate context, which is emptied at the end.
 class ScratchMemory {
  public:
   explicit ScratchMemory(MemoryContext context) : context_(context) {

@@ -22,7 +22,7 @@
 //    broadcasts (lifecycle/hooks.h).
 //
 // Without the shared memory of a preloaded library it looks every 20 ms; on a standby, where no
-// session commits, every 50 ms. A transaction with a snapshot of its own (REPEATABLE READ) would
+// session commits, every 50 ms. A transaction with a fixed snapshot (REPEATABLE READ) would
 // never see the row, so that is an error.
 //
 // On disk are the rows and tombstones; the list of waiters is in shared memory only.

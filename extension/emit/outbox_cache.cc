@@ -217,7 +217,7 @@ bool Outbox::InsertIntoLog(const LogRow& row) {
 }
 
 uint64 Outbox::Insert(Datum* values) {
-  // A pointer of its own: a trigger that emits may make this object drop the plan.
+  // A separate pointer: a trigger that emits may make this object drop the plan.
   const std::shared_ptr<const InsertPlan> plan = PlanOfInsert();
   if (plan->IsSingle()) return plan->Run(values);
   SpiConnection connection;

@@ -10,7 +10,7 @@
 // another generation than that of now keeps that: it is the key of the partitions, which a trigger
 // cannot change, and says when they are purged. Only the owner of the outbox inserts such rows.
 //
-// Each partition has a trigger of its own, not the log: so that a parallel pg_restore makes it when
+// Each partition has its own trigger, not the log: so that a parallel pg_restore makes it when
 // the rows of the partition are there.
 //
 // What passes the trigger by, or through it as it is:

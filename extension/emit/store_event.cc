@@ -127,7 +127,7 @@ void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version)
   try {
     if (StoreRow(outbox, event, seq, version)) return;
   } catch (PostgresError& error) {
-    // The partitions of a log have primary keys of their own names.
+    // The partitions of a log have primary keys with their own names.
     if (error.sqlstate == ERRCODE_UNIQUE_VIOLATION &&
         (facts.is_log ? error.constraint_name.ends_with("_pkey")
                       : error.constraint_name == facts.primary_key)) {

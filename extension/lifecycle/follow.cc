@@ -2,7 +2,7 @@
 // it gets another owner or another schema.
 //
 // PostgreSQL takes indexes and the sequence of a column along. The version counter, the table of
-// parked events, the partitions and the tombstones are tables of their own (postbox.parts_of). With
+// parked events, the partitions and the tombstones are separate tables (postbox.parts_of). With
 // another owner than the outbox they are of no use to it: emitting, publishing and purging run as
 // the owner of the outbox.
 //

@@ -283,7 +283,7 @@ int Launcher::Wanted(Oid oid, const Database& database) const {
   const bool held = IsHeld(shared_state(), oid);
   LWLockRelease(SharedStateLock());
   if (held) return 0;
-  // Also if postbox.publishers is 0: the database may have a value of its own.
+  // Also if postbox.publishers is 0: the database may have its own value.
   if (database.extension == Extension::kUnknown) return 1;
   return database.publishers == kAsServer ? settings().publishers : database.publishers;
 }

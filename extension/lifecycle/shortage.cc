@@ -88,7 +88,7 @@ std::optional<Obstacle> LookAtSlots() {
     }
     found.remedy = RemedyOf(start_problem);
   } else if (!serving && settings().publishers == 0) {
-    // A worker that only looks whether this database has a value of its own serves no publication.
+    // A worker that only looks whether this database has its own value serves no publication.
     found.served = false;
     found.cause = "postbox.publishers is 0.";
     found.remedy = "Raise it, and reload the configuration.";

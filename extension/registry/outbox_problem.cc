@@ -203,7 +203,7 @@ class Check {
 
   void LookAtSequence(const FormData_pg_sequence& sequence, AttrNumber column) {
     if (sequence.seqcache == 1 && sequence.seqincrement == 1 && !sequence.seqcycle) return;
-    // An adopted table may have sequences of its own.
+    // An adopted table may have other sequences.
     if (outbox_.adopted && get_attnum(outbox_.relation, "seq") != column) return;
     const char* name = QualifiedName(sequence.seqrelid);
     found_.Add({5,

@@ -1,6 +1,6 @@
 // Publications: which events of an outbox go to which topic.
 //
-// Any number of publications read a log, each with lanes and positions of its own.
+// Any number of publications read a log, each with its own lanes and positions.
 //
 // postbox.publication, its state and its lanes are written as their owner, after a check that the
 // caller owns the outbox. An event of a table outbox has one published_at, so two publications of

@@ -170,7 +170,7 @@ for my $column (@columns)
 		  or diag(column('log', 'last_error'));
 		wait_so("SELECT last_error LIKE '%$reason%' FROM postbox.publication_state WHERE publication = 'log'", 'the worker has found it')
 		  or diag($node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_state'));
-		like(($node->psql('postgres', "SET ROLE mallory; $insert"))[2], qr/outbox "evil\.log" is incomplete.*column seq no longer has a sequence.*postbox\.repair_outbox/s, 'an INSERT is refused with the remedy') if $alter =~ /seq/;
+		like(($node->psql('postgres', "SET ROLE mallory; $insert"))[2], qr/outbox "evil\.log" is incomplete.*column seq no longer owns a sequence.*postbox\.repair_outbox/s, 'an INSERT is refused with the remedy') if $alter =~ /seq/;
 		others_flow();
 		as_mallory("ALTER TABLE evil.log $back");
 		wait_empty('log', 'and it goes on when the table is as it was');

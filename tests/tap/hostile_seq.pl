@@ -99,7 +99,7 @@ subtest 'rows that were copied with all columns are events of their own, each of
 
 subtest 'an event of another generation is for the owner to put back' => sub {
 	my ($code, $stdout, $stderr) = $node->psql('postgres', "SET ROLE emitter; INSERT INTO app.outbox (generation, @{[COLUMNS]}) SELECT (postbox.generation_of(now(), extract(epoch FROM postbox.generation_span('7 days'))::int) + 1) % 6, @{[EVENT]}");
-	like($stderr, qr/permission denied for an event of another generation in outbox "app.outbox".*HINT:  Leave out txid, seq, origin and generation/s, 'nobody else says when it is purged');
+	like($stderr, qr/permission denied for an event of another generation in outbox "app.outbox".*HINT:  Omit txid, seq, origin and generation/s, 'nobody else says when it is purged');
 };
 
 subtest 'an event of another cluster is for the owner to restore' => sub {

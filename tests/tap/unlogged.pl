@@ -69,7 +69,7 @@ wait_until($node, 'postgres', 'SELECT count(published_at) = 10 FROM app.jobs', '
 $node->stop('immediate');
 $node->start;
 is($node->safe_psql('postgres', 'SELECT count(*) FROM app.jobs'), '0', 'a crash empties it');
-wait_for(sub { problems() =~ /^publication jobs: app.jobs, app.jobs_version are UNLOGGED: a crash .* may have done so/m }, 'which the status says may be so, once workers have started');
+wait_for(sub { problems() =~ /^publication jobs: app.jobs, app.jobs_version are UNLOGGED: a crash .* may already have done so/m }, 'which the status says may be so, once workers have started');
 $node->safe_psql('postgres', $emit);
 wait_until($node, 'postgres', 'SELECT count(published_at) = 10 FROM app.jobs', 'what comes afterwards is published');
 

@@ -411,7 +411,7 @@ void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
     return;
   }
   if (leaving || MaintainIn().count() > 0) return;
-  // In a transaction of its own: a failure here does not take a checkpoint back. Another session's
+  // In a separate transaction: a failure here does not take a checkpoint back. Another session's
   // UPDATE or DELETE of parked rows may have ended a pause.
   transaction->Begin();
   const ActAs owner(Open());
