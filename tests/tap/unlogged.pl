@@ -27,7 +27,7 @@ sub problems
 		UNION ALL SELECT kind || ' ' || inbox || ': ' || problem || '; ' || remedy FROM postbox.inbox_problem ORDER BY 1});
 }
 
-sub repair { my ($table) = @_; return "a crash of the server or a failover empties what is, and may have done so; run ALTER TABLE $table SET LOGGED"; }
+sub repair { my ($table) = @_; return "a crash of the server or a failover empties such a table, and may already have done so; run ALTER TABLE $table SET LOGGED"; }
 
 is(problems(), '', 'nothing is wrong');
 for my $case ([ $partition, 'app.outbox', 'videos' ], [ 'app.outbox_parked', 'app.outbox', 'videos' ], [ 'app.outbox_version', 'app.outbox', 'videos' ], [ 'app.jobs', 'app.jobs', 'jobs' ], [ 'app.jobs_version', 'app.jobs', 'jobs' ])
