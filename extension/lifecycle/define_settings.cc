@@ -169,9 +169,9 @@ const StringSetting kStrings[] = {
      "is set, in plain text, else Google (pubsub.googleapis.com). http://host:port is plain text "
      "without credentials, for an emulator. https://host:port and host:port are TLS with Google's "
      "application default credentials or those of the publication; with https:// the default port "
-     "is 443. An IPv6 address stands in brackets. Pub/Sub keeps order only among messages that are "
-     "published in one region, so publishers in several regions use a locational endpoint, such as "
-     "europe-west1-pubsub.googleapis.com:443.",
+     "is 443. An IPv6 address is written in brackets. Pub/Sub keeps order only among messages that "
+     "are published in one region, so publishers in several regions use a locational endpoint, "
+     "such as europe-west1-pubsub.googleapis.com:443.",
      &values.endpoint, PGC_SIGHUP, CheckHook<CheckEndpoint>, GUC_SUPERUSER_ONLY},
     {"postbox.project_id",
      "Sets the Google Cloud project that completes short names of topics and subscriptions.",
@@ -223,8 +223,8 @@ const IntSetting kInts[] = {
      &values.max_workers, kMaxWorkers, 1, kMaxWorkers, 0},
     {"postbox.poll_interval",
      "Sets the interval at which a publisher looks for events that no commit announced.",
-     "A commit wakes the publishers. Only plain INSERTs into a table outbox that was made by "
-     "create_outbox, and rows that keep their txid and seq in a log, wake none.",
+     "The commit of an event wakes the publishers. Exceptions are plain INSERTs into a table "
+     "outbox that was made by create_outbox, and rows of a log that keep their txid and seq.",
      &values.poll_interval, 1000, 10, 60000, GUC_UNIT_MS},
     {"postbox.claim_batch_size",
      "Sets the maximum number of events that a publisher claims at once from a table outbox.",

@@ -85,7 +85,8 @@ void OutageWatch::Write(const Outages::Line& line) const {
   const bool single = line.publications.size() == 1;
   std::string message = Listed(line.publications);
   if (line.kind == Outages::Line::Kind::kEnds) {
-    message += (single ? " goes" : " go") + (" on after " + std::to_string(line.lasted.count()));
+    message +=
+        (single ? " has" : " have") + (" resumed after " + std::to_string(line.lasted.count()));
     Pg([&] { ereport(LOG, (errmsg("%s s", message.c_str()))); });
     return;
   }
