@@ -68,13 +68,13 @@ void AggregateTypes::RequireComparable(int64 projection, const InboxEvent& event
   const std::string other = type.empty() ? "" : Other(projection, type);
   if (other.empty()) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "cannot tell whether event of aggregate type \"" + std::string(type) +
+        "cannot tell whether an event of aggregate type \"" + std::string(type) +
             "\" is older than its row in " + target_name,
-        "Column \"" + version_column + "\" also has versions of aggregate type \"" + other +
-            "\", and each aggregate counts its own.",
-        "Give each aggregate type a version column of its own (version_column of "
-        "create_projection), or a table of its own, or let a key column take $aggregate_type. If "
-        "no two types share a row, drop the projection and create it again for one of them.");
+        "Column \"" + version_column + "\" also holds versions of aggregate type \"" + other +
+            "\", and each aggregate type counts separately.",
+        "Give each aggregate type a separate version column (version_column of create_projection) "
+        "or a separate table, or map a key column to $aggregate_type. If no two types share a row, "
+        "drop the projection and create it again for one of them.");
 }
 
 }  // namespace postbox

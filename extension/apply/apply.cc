@@ -14,7 +14,7 @@
 namespace postbox {
 namespace {
 
-// Allocations go into a context of their own, which is emptied at the end.
+// Allocations go into a separate context, which is emptied at the end.
 class ScratchMemory {
  public:
   explicit ScratchMemory(MemoryContext context) : context_(context) {
@@ -165,10 +165,10 @@ int depth = 0;
 ApplySession::Depth::Depth() {
   Pg([] { check_stack_depth(); });
   if (depth == kMostNested) {
-    Throw(ERRCODE_STATEMENT_TOO_COMPLEX, "events are applied too deep within each other",
-          "A trigger or a handler applies an event whose trigger or handler applies an event, and "
-          "so on. " +
-              std::to_string(kMostNested) + " such calls are allowed.",
+    Throw(ERRCODE_STATEMENT_TOO_COMPLEX, "events are nested too deeply",
+          "A trigger or a handler applies an event, whose trigger or handler applies another one, "
+          "and so on. At most " +
+              std::to_string(kMostNested) + " nested calls are allowed.",
           "Emit an event to an outbox instead.");
   }
   ++depth;
@@ -233,7 +233,7 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
     if (event.IsNull(EventField::kEventId) || event.event_id.empty()) {
       Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no event_id",
             "Without it the inbox cannot tell whether it has seen the event before.",
-            "postbox.record_dead_letter records a message that is no event.");
+            "postbox.record_dead_letter records a message that is not an event.");
     }
   }
   MemoryContext scratch = MakeScratch();
@@ -299,7 +299,7 @@ Datum ApplyFields(FunctionCallInfo fcinfo, const NullableDatum& payload) {
 Datum BytesOfPayloadText(Datum payload) {
   const text* plain = Pg([&] { return DatumGetTextPP(payload); });
   if (std::string_view(VARDATA_ANY(plain), VARSIZE_ANY_EXHDR(plain)).starts_with("\\x")) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the payload is a bytea that is written as text",
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "payload is the text form of a bytea",
           "It begins with \"\\x\".", "Cast it: payload => (...)::bytea.");
   }
   return Pg([&] { return BytesOfText(PointerGetDatum(plain)); });

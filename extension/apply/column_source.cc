@@ -40,7 +40,7 @@ ColumnSource PathSource(uint64 row, const std::string& column, bool strict) {
   if (strict && !other.empty()) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE,
           "unknown key \"" + other + "\" in the source for column \"" + column + "\"", "",
-          "A source has path, and may have as.");
+          "The keys of a source are path and, optionally, as.");
   }
   ColumnSource source;
   if (!IsNull(row, 5)) {

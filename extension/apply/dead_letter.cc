@@ -133,19 +133,21 @@ void RequireStoredAsReceived(int64 id) {
   Parameters key = KeyOfRow(id);
   Run("SELECT raw IS NOT NULL FROM postbox.dead_letter WHERE id = $1", key);
   if (!BoolColumn(0, 1)) return;
-  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "dead letter " + std::to_string(id) + " cannot be applied as it was received",
-        "The database cannot hold some of its fields as text. Their bytes are in column raw.",
-        "Use it as it is and remove it with postbox.discard_dead_letter.");
+  Throw(
+      ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+      "dead letter " + std::to_string(id) + " cannot be applied as it was received",
+      "The database cannot hold some of its fields as text. Their bytes are in column raw.",
+      "Process those bytes by hand, then remove the dead letter with postbox.discard_dead_letter.");
 }
 
 Outcome Redrive(ApplySession& session, int64 id) {
   InboxEvent event = ReadDeadLetter(id);
   if (event.event_id.empty()) {
-    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-          "dead letter " + std::to_string(id) + " has no event_id",
-          "It was recorded from a message that is no event, and cannot be applied.",
-          "Run postbox.discard_dead_letter(" + std::to_string(id) + ") when it is of no more use.");
+    Throw(
+        ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "dead letter " + std::to_string(id) + " has no event_id",
+        "It was recorded from a message that is not an event, and cannot be applied.",
+        "Run postbox.discard_dead_letter(" + std::to_string(id) + ") when it is no longer needed.");
   }
   RequireStoredAsReceived(id);
   Outcome outcome = Outcome::kRejected;
@@ -360,7 +362,7 @@ POSTBOX_FUNCTION(discard_dead_letters) {
     }
     if (where.empty()) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "all arguments of discard_dead_letters are NULL", "",
-            "Say which dead letters: those of an inbox, of an aggregate, of an event type, ...");
+            "Select dead letters by inbox, aggregate, event type or another argument.");
     }
     // The policy of the table says who may see them, and so who may remove them.
     const uint64 rows = Run("SELECT d.id FROM postbox.dead_letter d" + where, filter);

@@ -29,7 +29,7 @@ Relation OpenSearched(Oid relation_oid, Oid index, std::span<const SearchColumn>
   if (relation == nullptr || get_rel_relkind(index) == '\0') {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
                     errmsg("a table or its primary key was dropped while events were applied"),
-                    errdetail("A trigger or a handler has done it.")));
+                    errdetail("A trigger or a handler has dropped it.")));
   }
   for (const SearchColumn& column : columns) RequireType(relation, column.number, column.type);
   RequireType(relation, version.number, version.type);

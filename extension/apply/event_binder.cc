@@ -20,12 +20,12 @@ class Nested {
 void RequireVersion(const InboxEvent& event) {
   if (event.IsNull(EventField::kVersion)) {
     Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "event has no version",
-          "A projection tells newer from older by the version.");
+          "A projection orders events by their version.");
   }
   if (event.version() <= 0) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE,
           "version " + std::to_string(event.version()) + " of the event is not positive",
-          "Versions of an aggregate count from 1.");
+          "Versions of an aggregate begin at 1.");
   }
 }
 

@@ -1,5 +1,5 @@
 // Reads the values of a projection's columns from an event: from JSON fields of its payload and
-// from fields of its own.
+// from its other fields.
 //
 // A constraint of a domain may apply another event through the same projection while values are
 // read. The values belong to the call (bound_values.h); what the functions of types keep between

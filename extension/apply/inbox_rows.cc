@@ -129,8 +129,8 @@ void InboxRows::Require(const std::vector<const InboxEvent*>& events) {
   if (rows == static_cast<int64>(events.size())) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "inbox \"" + name_ + "\" lost events while they were applied",
-        "A trigger or a handler has deleted their rows or kept them out. Without its row an event "
-        "takes effect each time it is delivered.",
+        "A trigger or a handler has deleted their rows or prevented their insertion. Without its "
+        "row an event takes effect each time it is delivered.",
         "Change the trigger or the handler.");
 }
 

@@ -77,12 +77,11 @@ void PayloadJson::Find(const json::Paths& paths, std::vector<json::Value>* value
 void PayloadJson::Take(size_t bytes) {
   projected_ += bytes;
   if (projected_ <= kMostProjected) return;
-  ereport(ERROR,
-          (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-           errmsg("event becomes too large when it is projected"),
-           errdetail("The values of its columns have more than %zu MB. As text, a JSON number has "
-                     "all its digits: 1e100000 has a hundred thousand.",
-                     kMostProjected / (1024 * 1024))));
+  ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                  errmsg("event becomes too large when it is projected"),
+                  errdetail("The values for its columns exceed %zu MB. A JSON number is written "
+                            "with all its digits: 1e100000 has a hundred thousand.",
+                            kMostProjected / (1024 * 1024))));
 }
 
 void PayloadJson::TakeAsText(JsonbContainer* container) {
@@ -119,7 +118,7 @@ char* ServerString(std::string_view quoted) {
                     errmsg("unsupported Unicode escape sequence"),
                     decoded.flaw == json::TextFlaw::kNul
                         ? errdetail("\\u0000 cannot be converted to text.")
-                        : errdetail("A surrogate without its other half is no character.")));
+                        : errdetail("A surrogate without its other half is not a character.")));
   }
   text[decoded.length] = '\0';
   if (GetDatabaseEncoding() == PG_UTF8) return text;

@@ -76,7 +76,7 @@ std::vector<bool> Projection::WriteSet(std::span<const BoundValues* const> rows)
   }
   FreeRows();
   if (next == count) return written;
-  Throw(ERRCODE_INTERNAL_ERROR, "rows of " + target_name() + " have other keys than were written");
+  Throw(ERRCODE_INTERNAL_ERROR, "rows of " + target_name() + " have other keys than those written");
 }
 
 Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {

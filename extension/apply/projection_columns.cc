@@ -104,8 +104,9 @@ void ReadIndexes(Relation relation, Target* target) {
   const std::string id = std::to_string(config.id);
   Throw(ERRCODE_UNDEFINED_TABLE, "the target of projection " + id + " has been dropped",
         config.dropped_target.empty() ? "" : "It was table " + config.dropped_target + ".",
-        "Remove the projection with postbox.drop_projection(" + id +
-            "). If its events are still wanted, create the table and the projection again first.");
+        "If its events are still needed, first create the table and the projection again. Then "
+        "remove this projection with postbox.drop_projection(" +
+            id + ").");
 }
 
 Target ReadTarget(const ProjectionConfig& config) {
@@ -157,7 +158,7 @@ Key PrimaryKey(const Target& target) {
   }
   if (key.index == nullptr) {
     Throw(ERRCODE_INVALID_TABLE_DEFINITION, "relation \"" + target.name + "\" has no primary key",
-          "The key says which row an event belongs to.",
+          "The key determines which row an event belongs to.",
           "Add a primary key, or name columns with a unique index: key => ARRAY['...'].");
   }
   for (const AttrNumber number : key.index->columns) {
@@ -186,8 +187,8 @@ Key NamedKey(const Target& target, const std::vector<std::string>& names) {
   if (key.index == nullptr) {
     Throw(ERRCODE_INVALID_COLUMN_REFERENCE,
           "relation \"" + target.name + "\" has no unique index on (" + Join(names) + ")",
-          "One event must concern one row.",
-          "CREATE UNIQUE INDEX on exactly these columns, without a WHERE clause.");
+          "An event must belong to exactly one row.",
+          "Run CREATE UNIQUE INDEX on exactly these columns, without a WHERE clause.");
   }
   return key;
 }
@@ -285,7 +286,7 @@ void CheckKey(const Target& target, const Key& key, const Attribute& version) {
     Throw(ERRCODE_DATATYPE_MISMATCH,
           "version column \"" + version.name + "\" of relation \"" + target.name +
               "\" is neither bigint nor integer",
-          "Versions are whole numbers that go up.");
+          "Versions are integers that increase.");
   }
   if (key.Has(version)) {
     Throw(ERRCODE_INVALID_COLUMN_REFERENCE,
@@ -338,9 +339,9 @@ void RequireWritten(const Target& target, const ProjectionConfig& config) {
     const std::string id = std::to_string(config.id);
     Throw(ERRCODE_UNDEFINED_COLUMN,
           "column \"" + column + "\" of relation \"" + target.name + "\" does not exist",
-          "Projection " + id + " wrote it when it was made.",
-          "Give the table the column back. If it has a new name, or is not wanted any more, remove "
-          "the projection with postbox.drop_projection(" +
+          "Projection " + id + " wrote it when it was created.",
+          "Add the column to the table again. If it was renamed or is no longer needed, remove the "
+          "projection with postbox.drop_projection(" +
               id + ") and create it again.");
   }
 }

@@ -72,7 +72,7 @@ inline constexpr char kProjectionColumns[] =
     "id, event_types, target::oid, columns::text, key, version_column::text, delete_types, "
     "dropped_target, writes";
 // Runs the query. Needs an open SPI connection and FixedSearchPath. Read to the end before the
-// first projection is made, which runs statements of its own.
+// first projection is made, which runs further statements.
 std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters& key);
 
 // Needs an open SPI connection. Throws what is wrong.

@@ -42,7 +42,7 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
       Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "table " + resolved.target_name + " is the target of another inbox's projection",
             "It is fed by inbox " + RelationName(OidColumn(row, 1)) +
-                ". Deleted keys are remembered by the inbox.",
+                ", which stores the keys that were deleted.",
             "Feed both subscriptions into one inbox.");
     }
     const bool deletes = BoolColumn(row, 6) || !config.delete_types.empty();
@@ -51,8 +51,8 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
       Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "projections of table " + resolved.target_name + " have different keys or versions",
             other + " has another key or version column.",
-            "The key is the same in all projections of a table. Version columns may differ where "
-            "none of them deletes.");
+            "All projections of a table need the same key. Their version columns may differ only "
+            "if none of them deletes.");
     }
     const std::string common = CommonTypes(types, TextArrayColumn(row, 3));
     if (!common.empty()) {
@@ -73,10 +73,11 @@ void WarnOfLostOffsets(const ProjectionColumns& resolved) {
       if (base != TIMESTAMPOID && base != DATEOID) return;
       ereport(
           WARNING,
-          (errmsg("column \"%s\" of %s is of type %s: the offset of a time is cut off",
-                  column.name.c_str(), resolved.target_name.c_str(), format_type_be(column.type)),
-           errhint("Make it timestamptz, or map it with {\"path\": ..., \"as\": \"utc\"}, "
-                   "which takes the time or the day in UTC.")));
+          (errmsg(
+               "column \"%s\" of %s is of type %s: the time zone offsets of values are discarded",
+               column.name.c_str(), resolved.target_name.c_str(), format_type_be(column.type)),
+           errhint("Change its type to timestamptz, or map it with {\"path\": ..., \"as\": "
+                   "\"utc\"}, which takes the time or the day in UTC.")));
     });
   }
 }
@@ -100,7 +101,7 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   if (Pg([&] { return get_rel_persistence(config.target) == RELPERSISTENCE_TEMP; })) {
     Throw(ERRCODE_INVALID_TABLE_DEFINITION,
           "the target of a projection may not be a temporary table",
-          "It exists for one session only.", "Use a table that all sessions see.");
+          "It is visible in one session only.", "Use a permanent table.");
   }
   RequireTargetRights(RelationOwner(inbox), config.target, resolved.target_name,
                       !config.delete_types.empty());

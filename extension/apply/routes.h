@@ -50,7 +50,7 @@ class Routes {
   const Route* Of(std::string_view event_type) const;
   // nullptr if there is none. Throws what is wrong with it if it is broken.
   Projection* ProjectionOf(Oid target) const;
-  // Whether projections of the target have version columns of their own.
+  // Whether projections of the target have different version columns.
   bool HasSeveralVersions(Oid target) const;
 
   // Throws what is wrong with a projection or handler that is broken, or insufficient_privilege if

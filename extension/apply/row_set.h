@@ -1,5 +1,5 @@
 // The statement that writes the rows of several events of a projection (event_set.h), each with a
-// key of its own and with a value for every column:
+// different key and with a value for every column:
 //     INSERT ... SELECT FROM unnest(...) ON CONFLICT (key) DO UPDATE SET ...
 //     WHERE stored.version < incoming.version RETURNING key
 #ifndef POSTBOX_EXTENSION_APPLY_ROW_SET_H_

@@ -61,14 +61,14 @@ void TargetRows::ThrowNotWritten(const BoundValues& row, int64 version) {
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "event was not written to " + name_,
         state + ", and the event has version " + std::to_string(version) +
             ". A trigger or a policy of the table has suppressed it.",
-        "Change the trigger or the policy so that it lets the event through, or let the projection "
-        "not take its type.");
+        "Change the trigger or the policy so that it admits the event, or remove the event type "
+        "from the projection.");
 }
 
 void TargetRows::ThrowNotDeleted(const std::string& why) const {
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "event did not delete its row from " + name_, why,
-        "Let the row be deleted. A trigger that keeps deleted rows has to set their version column "
-        "to postbox.event_version().");
+        "Change the trigger, rule or policy so that the row is deleted. A trigger that keeps "
+        "deleted rows must set their version column to postbox.event_version().");
 }
 
 void TargetRows::ThrowKept(int64 version) const {

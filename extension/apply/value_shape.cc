@@ -142,8 +142,8 @@ void RequireHexBytes(json::Kind kind, std::string_view text) {
             ? "a JSON string for type bytea must begin with \\x"
             : std::string(JsonKindName(kind)) + " is not a value of type bytea",
         "",
-        "Say in the projection's columns how the bytes are written: {\"path\": ..., \"as\": "
-        "\"base64\"}, or \"hex\".");
+        "Name the encoding in the projection's columns: {\"path\": ..., \"as\": \"base64\"}, or "
+        "\"hex\".");
 }
 
 std::string ShapedValue(const ValueShape& shape, std::string_view value) {

@@ -22,7 +22,7 @@
 //    broadcasts (lifecycle/hooks.h).
 //
 // Without the shared memory of a preloaded library it looks every 20 ms; on a standby, where no
-// session commits, every 50 ms. A transaction with a snapshot of its own (REPEATABLE READ) would
+// session commits, every 50 ms. A transaction with a fixed snapshot (REPEATABLE READ) would
 // never see the row, so that is an error.
 //
 // On disk are the rows and tombstones; the list of waiters is in shared memory only.
@@ -54,7 +54,7 @@ void CheckIsolation() {
   if (!IsolationUsesXactSnapshot()) return;
   Throw(ERRCODE_INVALID_TRANSACTION_STATE, "wait_for_version needs isolation level READ COMMITTED",
         "This transaction will not see what is committed after its first statement.",
-        "Call it in a transaction of its own before the one that reads.");
+        "Call it in a separate transaction before the one that reads.");
 }
 
 // The inbox that feeds the target.
@@ -69,8 +69,9 @@ Oid InboxOfTarget(Oid target) {
   const Datum value = ObjectIdGetDatum(target);
   int64 inbox = 0;
   if (!find.RunForInt64(&value, nullptr, &inbox)) {
-    Throw(ERRCODE_WRONG_OBJECT_TYPE, "\"" + name + "\" is not the target of a projection", "",
-          "Projections are made with postbox.create_projection and listed in postbox.projection.");
+    Throw(
+        ERRCODE_WRONG_OBJECT_TYPE, "\"" + name + "\" is not the target of a projection", "",
+        "Projections are created with postbox.create_projection and listed in postbox.projection.");
   }
   return static_cast<Oid>(inbox);
 }
@@ -100,13 +101,13 @@ bool Wait(const Wanted& wanted) {
   const std::shared_ptr<Inbox> inbox = OpenInbox(relation, owner);
   Projection* projection = inbox->routes().ProjectionOf(wanted.target);
   if (projection == nullptr) {
-    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the projection has just been dropped");
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "the projection was dropped concurrently");
   }
   if (inbox->routes().HasSeveralVersions(wanted.target)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
           "projections of table " + projection->target_name() + " have different version columns",
-          "A version of a key does not say which of them is meant.",
-          "Read the version column that you wait for.");
+          "It is ambiguous which of them the version refers to.",
+          "Query the version column in question instead.");
   }
   const BoundValues key = projection->key().FromText(wanted.key);
   if (IsThere(*inbox, *projection, key, owner, wanted.version)) return true;
@@ -137,7 +138,7 @@ POSTBOX_FUNCTION(wait_for_version) {
     const int64 timeout = Microseconds(Argument(fcinfo, 3, "timeout"));
     if (timeout < 0) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "timeout may not be negative", "",
-            "0 looks once and does not wait.");
+            "With 0 the function checks once and does not wait.");
     }
     // Far beyond any wait, and far from the end of timestamps.
     constexpr int64 kLongest = 1000 * 365 * USECS_PER_DAY;

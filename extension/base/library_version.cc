@@ -18,9 +18,9 @@ void RequireUpdatedExtension() {
     return;
   }
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "extension postbox is of version " + TextColumn(0, 1) +
-            ", the installed library of version " + LibraryVersion(),
-        "They have to agree; until then nothing is published.",
+        "extension postbox has version " + TextColumn(0, 1) +
+            ", the installed library has version " + LibraryVersion(),
+        "The versions must match. Until then nothing is published.",
         "Run ALTER EXTENSION postbox UPDATE in this database.");
 }
 

@@ -23,7 +23,7 @@ NewRelation ParseNewRelation(std::string_view text, size_t suffix_length) {
   NewRelation relation{schema, range->relname};
   if (temporary) {
     Throw(ERRCODE_INVALID_TABLE_DEFINITION, "table \"" + relation.name + "\" may not be temporary",
-          "Other processes have to see it.", "Name a permanent schema.");
+          "Other processes must be able to see it.", "Name a permanent schema.");
   }
   const size_t longest = NAMEDATALEN - 1 - suffix_length;
   if (relation.name.size() > longest) {

@@ -114,7 +114,7 @@ extern "C" {
 
 #pragma GCC diagnostic pop
 
-// PostgreSQL replaces these by functions of its own through macros, which would make std::snprintf
+// PostgreSQL replaces these by its own functions through macros, which would make std::snprintf
 // an error.
 #undef vsnprintf
 #undef snprintf

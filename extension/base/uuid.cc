@@ -27,7 +27,7 @@ class RandomBytes {
   void Draw() {
     process_ = 0;
     if (!pg_strong_random(bytes_.data(), bytes_.size())) {
-      Throw(ERRCODE_INTERNAL_ERROR, "could not draw random bits for an event id");
+      Throw(ERRCODE_INTERNAL_ERROR, "could not generate random bits for an event id");
     }
     process_ = MyProcPid;
     taken_ = 0;

@@ -32,7 +32,7 @@
 
 namespace postbox {
 
-// 15 reserves the prefix for good; 14 only warns about what is there already.
+// 15 reserves the prefix permanently; 14 only warns about what is there already.
 inline void ReserveGucPrefix(const char* prefix) {
 #if PG_VERSION_NUM >= 150000
   MarkGUCPrefixReserved(prefix);
@@ -95,7 +95,7 @@ inline bool MemberCanSetRole(Oid member, Oid role) {
 }
 
 // The number of this process in the proc array, and the process with a number (17 gave the number a
-// type and a variable of its own).
+// separate type and variable).
 inline int MyProcIndex() {
 #if PG_VERSION_NUM >= 170000
   return MyProcNumber;
@@ -288,7 +288,7 @@ inline void ParseJson(text* json) {
 #endif
 }
 
-// Shared memory is requested in a hook of its own since 15, before in _PG_init itself.
+// Shared memory is requested in a separate hook since 15, before in _PG_init itself.
 #if PG_VERSION_NUM >= 150000
 #define POSTBOX_SHMEM_REQUEST_HOOK 1
 #endif

@@ -15,7 +15,7 @@ constexpr int kMinArguments = 2;
 
 constexpr char kArgumentsHint[] =
     "EXECUTE FUNCTION postbox.emit_changes(aggregate_type, key [, outbox [, columns [, "
-    "event_prefix]]]); postbox.create_change_triggers makes such triggers.";
+    "event_prefix]]]); postbox.create_change_triggers creates such triggers.";
 
 // A name, or an array of names.
 std::vector<std::string> Names(const std::string& argument, const char* name) {
@@ -40,12 +40,12 @@ Oid FindNamedOutbox(const std::string& name) {
   if (!has_schema) {
     Throw(ERRCODE_INVALID_NAME, "outbox \"" + name + "\" is named without its schema",
           "An argument of the trigger that calls emit_changes() names it.",
-          "Give schema and name, such as app.outbox.");
+          "Use schema and name, such as app.outbox.");
   }
   if (OidIsValid(relation)) return relation;
   Throw(ERRCODE_UNDEFINED_TABLE, "outbox \"" + name + "\" does not exist",
         "An argument of the trigger that calls emit_changes() names it.",
-        "If it was renamed, make the triggers again with postbox.drop_change_triggers and "
+        "If it was renamed, create the triggers again with postbox.drop_change_triggers and "
         "postbox.create_change_triggers.");
 }
 

@@ -36,7 +36,7 @@ EmittedEvent ReadEvent(const NullableDatum* arguments, Datum payload) {
     if (*event.version <= 0) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE,
             "version " + std::to_string(*event.version) + " is not positive",
-            "Versions of an aggregate begin at 1.", "Leave version out to let the outbox count.");
+            "Versions of an aggregate begin at 1.", "Omit version to let the outbox count.");
     }
   }
   event.schema_version = arguments[kSchemaVersion].isnull
@@ -47,9 +47,9 @@ EmittedEvent ReadEvent(const NullableDatum* arguments, Datum payload) {
   if (!arguments[kSourceEventId].isnull) {
     event.source_event_id = RequiredText(arguments[kSourceEventId], "source_event_id");
     if (event.id.has_value()) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_id and source_event_id exclude each other",
-            "The id of an event that has a source is made from the source.",
-            "Leave one of them out.");
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_id and source_event_id are mutually exclusive",
+            "The id of an event that has a source is derived from the source.",
+            "Omit one of them.");
     }
     event.id = DerivedEventId(ToUtf8(event.source_event_id->view), ToUtf8(event.event_type.view),
                               ToUtf8(event.aggregate_type.view), ToUtf8(event.aggregate_id.view));
@@ -90,7 +90,7 @@ Datum Emit(FunctionCallInfo fcinfo, const NullableDatum* arguments, Datum payloa
 void RequirePayload(const NullableDatum& payload) {
   if (!payload.isnull) return;
   Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "payload may not be null", "",
-        "An event without content has the payload '{}'.");
+        "For an event without content use the payload '{}'.");
 }
 
 Datum BytesOfJsonText(Datum text) {
@@ -99,7 +99,7 @@ Datum BytesOfJsonText(Datum text) {
     Pg([&] { CheckJson(plain.datum); });
   } catch (PostgresError& error) {
     if (error.sqlstate == ERRCODE_INVALID_TEXT_REPRESENTATION && error.hint.empty()) {
-      error.hint = "Text has to be JSON. Cast bytes: payload => (...)::bytea.";
+      error.hint = "Text must be JSON. Cast bytes: payload => (...)::bytea.";
     }
     throw;
   }

@@ -74,7 +74,7 @@ Datum WholeText(Datum value, const char* name) {
       std::string::npos) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE,
           std::string(name) + " " + digits + " is not a whole number", "",
-          std::string("Give it as text: ") + name + " => (...)::text.");
+          std::string("Pass it as text: ") + name + " => (...)::text.");
   }
   return Pg([&] { return CStringGetTextDatum(digits.c_str()); });
 }
@@ -82,10 +82,10 @@ Datum WholeText(Datum value, const char* name) {
 [[noreturn]] void ThrowNoText(Oid type, const char* name) {
   const std::string text = std::string(name) + " => ";
   std::string hint = "Cast it: " + text + "(...)::text.";
-  if (type == BYTEAOID) hint = "Write its text: " + text + "encode(..., 'hex').";
+  if (type == BYTEAOID) hint = "Pass its text: " + text + "encode(..., 'hex').";
   if (type == JSONOID || type == JSONBOID) hint = "Take a field of it: " + text + "... ->> 'id'.";
   Throw(ERRCODE_DATATYPE_MISMATCH, std::string(name) + " has type " + NameOfType(type),
-        "It is text. Numbers without a fraction, uuid and enum types are converted.", hint);
+        "It must be text. Numbers without a fraction, uuid and enum types are converted.", hint);
 }
 
 // An argument that is text for an event.
@@ -132,8 +132,8 @@ Datum PayloadBytes(FunctionCallInfo fcinfo) {
   }
   if (type == UNKNOWNOID || IsString(type)) return BytesOfJsonText(StringText(type, payload));
   Throw(ERRCODE_DATATYPE_MISMATCH, "payload has type " + NameOfType(type),
-        "A payload is jsonb, json, text that is JSON, or bytea.",
-        "Make JSON of it: payload => to_jsonb(...).");
+        "A payload must be jsonb, json, text that is JSON, or bytea.",
+        "Convert it to JSON: payload => to_jsonb(...).");
 }
 
 }  // namespace

@@ -61,17 +61,17 @@ void CheckCall(const TriggerData& trigger) {
   const auto name = [&] { return Quoted(trigger.tg_trigger->tgname); };
   if (!TRIGGER_FIRED_AFTER(event) || !TRIGGER_FIRED_FOR_STATEMENT(event)) {
     Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
-          "emit_changes() must be called by an AFTER trigger for each statement",
+          "emit_changes() must be called by an AFTER trigger FOR EACH STATEMENT",
           "Trigger " + name() + " is not one.",
-          "Make the triggers with postbox.create_change_triggers.");
+          "Create the triggers with postbox.create_change_triggers.");
   }
   if ((!TRIGGER_FIRED_BY_INSERT(event) && trigger.tg_oldtable == nullptr) ||
       (!TRIGGER_FIRED_BY_DELETE(event) && trigger.tg_newtable == nullptr)) {
     Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
           "emit_changes() needs transition tables, which trigger " + name() + " does not have",
-          "INSERT has NEW TABLE, DELETE has OLD TABLE, UPDATE needs both.",
-          "Add REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows, or make the triggers with "
-          "postbox.create_change_triggers.");
+          "INSERT needs NEW TABLE, DELETE needs OLD TABLE, UPDATE needs both.",
+          "Add REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows, or create the triggers "
+          "with postbox.create_change_triggers.");
   }
 }
 
@@ -81,16 +81,15 @@ void RefuseTruncate(Relation table) {
   const std::string name = Quoted(RelationGetRelationName(table));
   if (!POSTBOX_REPLAYS_REPLICATION) {
     Throw(ERRCODE_FEATURE_NOT_SUPPORTED, "TRUNCATE of " + name + " would emit no events",
-          "TRUNCATE does not look at the rows that it removes.",
+          "TRUNCATE does not read the rows that it removes.",
           "Use DELETE. To remove the rows without events, as the owner of the table, run SET LOCAL "
           "postbox.mute_changes = on in the same transaction.");
   }
   Pg([&] {
-    ereport(WARNING,
-            (errmsg("a TRUNCATE of %s has come by logical replication, and emits no events",
-                    name.c_str()),
-             errhint("Consumers keep the rows. Emit events for the database in which the "
-                     "rows were changed.")));
+    ereport(WARNING, (errmsg("a TRUNCATE of %s arrived by logical replication and emits no events",
+                             name.c_str()),
+                      errhint("Consumers keep the rows. Emit events in the database in which the "
+                              "rows were removed.")));
   });
 }
 
@@ -274,7 +273,7 @@ class Changes {
     Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED,
           "a row of " + Quoted(table_) + " has no key for its events",
           "A column of the key (" + format_->key_names() + ") is null.",
-          "Declare the columns of the key NOT NULL, or choose others.");
+          "Declare the columns of the key NOT NULL, or choose other columns.");
   }
 
   static std::string_view KeyView(Datum key) { return View(key); }
@@ -346,7 +345,7 @@ class Emitter {
     const std::string_view key = View(change.key);
     if (key.empty()) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the key of a changed row is empty", "",
-            "Choose other columns for the key, or refuse such rows with a CHECK.");
+            "Choose other columns for the key, or reject such rows with a CHECK constraint.");
     }
     return {.aggregate_id = {change.key, key},
             .event_type = trigger_.event_type(change.kind),
@@ -453,7 +452,7 @@ POSTBOX_FUNCTION(emit_changes) {
     if (!CALLED_AS_TRIGGER(fcinfo)) {
       postbox::Throw(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED,
                      "emit_changes() is a trigger function", "",
-                     "Make triggers that call it with postbox.create_change_triggers.");
+                     "Create triggers that call it with postbox.create_change_triggers.");
     }
     postbox::EmitChanges(*reinterpret_cast<const TriggerData*>(fcinfo->context));
     return Datum{0};

@@ -19,8 +19,8 @@ constexpr std::array<std::string_view, kOutbox> kEventKeys = {
     "schema_version", "attributes",   "event_id",   "occurred_at", "source_event_id"};
 
 constexpr char kKeysHint[] =
-    "The keys are aggregate_type, aggregate_id, event_type and payload, and where they are wanted "
-    "version, schema_version, attributes, event_id, occurred_at and source_event_id.";
+    "The required keys are aggregate_type, aggregate_id, event_type and payload. The optional keys "
+    "are version, schema_version, attributes, event_id, occurred_at and source_event_id.";
 
 Datum JsonbOf(std::string_view json) {
   return Pg([&] {
@@ -74,8 +74,8 @@ Datum ArgumentOf(size_t number, std::string_view json) {
 size_t NumberOfKey(std::string_view key) {
   const auto* found = std::find(kEventKeys.begin(), kEventKeys.end(), key);
   if (found != kEventKeys.end()) return static_cast<size_t>(found - kEventKeys.begin());
-  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "an event has no key \"" + std::string(key) + "\"", "",
-        key == "outbox" ? "The outbox is the second argument of outbox_emit_json." : kKeysHint);
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown key of an event: \"" + std::string(key) + "\"",
+        "", key == "outbox" ? "The outbox is the second argument of outbox_emit_json." : kKeysHint);
 }
 
 Datum EmitJson(FunctionCallInfo fcinfo) {

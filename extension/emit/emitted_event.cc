@@ -135,7 +135,7 @@ void AddCallersAttributes(Datum attributes, ExtraAttributes* extra) {
     case AttributeFault::kNull:
       Throw(ERRCODE_INVALID_PARAMETER_VALUE,
             std::string("attribute \"") + list.culprit + "\" is null",
-            "An attribute is a string, a number or a boolean.", "Leave it out.");
+            "An attribute is a string, a number or a boolean.", "Omit it.");
     case AttributeFault::kNested:
       Throw(ERRCODE_INVALID_PARAMETER_VALUE,
             std::string("attribute \"") + list.culprit + "\" is an object or an array",
@@ -146,8 +146,7 @@ void AddCallersAttributes(Datum attributes, ExtraAttributes* extra) {
     const auto& item = list.items[i];
     const std::string_view key(item.key, static_cast<size_t>(item.key_length));
     if (pubsub::IsStandardAttribute(key)) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-            "attribute \"" + std::string(key) + "\" is one that every event has",
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "attribute \"" + std::string(key) + "\" is reserved",
             "Postbox sets event_id, event_type, aggregate_id, aggregate_type, version, "
             "occurred_at and "
             "schema_version.",

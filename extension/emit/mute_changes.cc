@@ -117,7 +117,7 @@ void RequireMayMute(Relation table) {
   const MuteOrigin& origin = OriginOfMute();
   if (origin.transaction != CurrentLocalTransaction()) {
     RefuseToMute(table, ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-                 "It was set in an earlier transaction, and is for one transaction.",
+                 "It was set in an earlier transaction, but applies to one transaction only.",
                  "Use SET LOCAL in the transaction. RESET postbox.mute_changes lets the change "
                  "triggers emit again.");
   }

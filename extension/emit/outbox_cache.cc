@@ -217,7 +217,7 @@ bool Outbox::InsertIntoLog(const LogRow& row) {
 }
 
 uint64 Outbox::Insert(Datum* values) {
-  // A pointer of its own: a trigger that emits may make this object drop the plan.
+  // A separate pointer: a trigger that emits may make this object drop the plan.
   const std::shared_ptr<const InsertPlan> plan = PlanOfInsert();
   if (plan->IsSingle()) return plan->Run(values);
   SpiConnection connection;
@@ -303,8 +303,8 @@ namespace {
   std::string hint = "Name one with the parameter outbox or the setting postbox.default_outbox.";
   if (!DefaultOutboxCounts()) {
     hint +=
-        " What the caller has set does not count in a function that runs as another user; "
-        "set it in a SET clause of the function, or for the database.";
+        " A value set by the caller is ignored in a function that runs as another user; set it in "
+        "a SET clause of the function, or for the database.";
   }
   Throw(ERRCODE_AMBIGUOUS_PARAMETER, "there is more than one outbox in this database",
         "The outboxes that the current user may insert into are " + names + ".", hint);

@@ -2,7 +2,7 @@
 // replication has brought into one of its outboxes. The database of the rows publishes them.
 //
 // The trigger fires for replicas only (ENABLE REPLICA): ordinary sessions pass it by, and a session
-// with session_replication_role = replica of its own is told apart by its replication origin. What
+// that sets session_replication_role = replica is recognized by its replication origin. What
 // arrives is marked:
 //
 //   log     with an origin that no cluster has. The row is kept, postbox.outbox_status says so, and

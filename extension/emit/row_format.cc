@@ -21,7 +21,7 @@ AttrNumber FindColumn(Relation table, const std::string& name) {
         "column " + Quoted(name) + " of relation " + Quoted(RelationGetRelationName(table)) +
             " does not exist",
         "An argument of the trigger that calls emit_changes() names it.",
-        "Make the triggers again with postbox.drop_change_triggers and "
+        "Create the triggers again with postbox.drop_change_triggers and "
         "postbox.create_change_triggers.");
 }
 

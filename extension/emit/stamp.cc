@@ -10,7 +10,7 @@
 // another generation than that of now keeps that: it is the key of the partitions, which a trigger
 // cannot change, and says when they are purged. Only the owner of the outbox inserts such rows.
 //
-// Each partition has a trigger of its own, not the log: so that a parallel pg_restore makes it when
+// Each partition has its own trigger, not the log: so that a parallel pg_restore makes it when
 // the rows of the partition are there.
 //
 // What passes the trigger by, or through it as it is:
@@ -92,9 +92,9 @@ void CheckMayRestore(Oid log, const char* column, int32 value, int32 here) {
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
         std::string("permission denied for an event of another ") + column + " in outbox \"" +
             RelationName(log) + "\"",
-        "Only its owner puts events back. This one has " + std::string(column) + " " +
-            std::to_string(value) + "; that of this transaction is " + std::to_string(here) + ".",
-        "Leave out txid, seq, origin and generation: their values are given.");
+        "Only the owner of the outbox may restore events. This event has " + std::string(column) +
+            " " + std::to_string(value) + "; this transaction has " + std::to_string(here) + ".",
+        "Omit txid, seq, origin and generation; their values are assigned.");
 }
 
 HeapTuple Stamp(const TriggerData& trigger) {
@@ -115,7 +115,7 @@ HeapTuple Stamp(const TriggerData& trigger) {
   const std::shared_ptr<Outbox> outbox = FindOutbox(log);
   const OutboxFacts& facts = outbox->facts();
   if (!facts.is_log) {
-    Throw(ERRCODE_WRONG_OBJECT_TYPE, "outbox \"" + facts.name + "\" is no log", "",
+    Throw(ERRCODE_WRONG_OBJECT_TYPE, "outbox \"" + facts.name + "\" is not a log outbox", "",
           "Drop the trigger that calls stamp_event().");
   }
   const int16 now = GenerationOfNow(facts);

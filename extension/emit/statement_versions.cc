@@ -120,8 +120,8 @@ int64 StatementVersions::Next(std::string_view key) {
   std::array<Datum, 3> row;
   if (!versions_.Get(row) || DatumGetInt64(row[2]) != HashOf(key)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-          "the key of a changed row was not the same when it was read again",
-          "The keys of a statement are counted before its events are stored.",
+          "the key of a changed row changed between two reads",
+          "The keys of a statement are read once to count versions and again to store its events.",
           "Make the output function of the type of the key IMMUTABLE, or choose another key.");
   }
   return DatumGetInt64(row[1]);

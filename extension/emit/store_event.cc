@@ -31,7 +31,7 @@ int64 VersionOf(Outbox* outbox, const EmittedEvent& event) {
     if (event.version.has_value()) {
       Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
             "outbox \"" + outbox->facts().name + "\" has no column for versions",
-            "The version of its events is their seq.", "Leave version out.");
+            "The version of its events is their seq.", "Omit version.");
     }
     LockAggregate(outbox, aggregate);
     return 0;
@@ -49,10 +49,10 @@ std::optional<Receipt> FindEvent(Outbox* outbox, const EmittedEvent& event) {
 }
 
 std::string StoredMessage(const OutboxFacts& facts, const EmittedEvent& event) {
-  return "event " + UuidText(*event.id) + " is in outbox \"" + facts.name + "\" already";
+  return "event " + UuidText(*event.id) + " already exists in outbox \"" + facts.name + "\"";
 }
 constexpr char kStoredHint[] =
-    "Leave event_id out to get a new id. To emit an event once whatever is repeated, give "
+    "Omit event_id to get a new id. To emit an event only once even if the call is repeated, use "
     "source_event_id.";
 
 // Whether an id that the caller has given has to be looked up in all generations of the log.
@@ -113,8 +113,8 @@ void CheckFitsJsonb(const OutboxFacts& facts, const EmittedEvent& event) {
       error.message = "the payload has a character that jsonb cannot hold";
       error.detail =
           "Column " + column.name + " of outbox \"" + facts.name + "\" is jsonb. " + error.detail;
-      error.hint = "Leave it out, or give the column the type json: ALTER TABLE " + facts.name +
-                   " ALTER COLUMN " + column.name + " TYPE json.";
+      error.hint = "Remove it, or change the type of the column to json: ALTER TABLE " +
+                   facts.name + " ALTER COLUMN " + column.name + " TYPE json.";
     }
     throw;
   }
@@ -127,7 +127,7 @@ void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version)
   try {
     if (StoreRow(outbox, event, seq, version)) return;
   } catch (PostgresError& error) {
-    // The partitions of a log have primary keys of their own names.
+    // The partitions of a log have primary keys with their own names.
     if (error.sqlstate == ERRCODE_UNIQUE_VIOLATION &&
         (facts.is_log ? error.constraint_name.ends_with("_pkey")
                       : error.constraint_name == facts.primary_key)) {
@@ -137,7 +137,7 @@ void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version)
     throw;
   }
   Throw(ERRCODE_TRIGGERED_ACTION_EXCEPTION,
-        "a trigger of outbox \"" + facts.name + "\" took the event away",
+        "a trigger of outbox \"" + facts.name + "\" suppressed the insert",
         "An event that outbox_emit has accepted must not be lost.",
         "Let the trigger return the row.");
 }

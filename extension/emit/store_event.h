@@ -17,7 +17,7 @@
 //     seq of T1 is a gap, which readers tolerate.
 // In the other order, T2 could take its seq before T1 and its version after.
 //
-// A caller that gives a version of its own to a `log` outbox is trusted to have locked its
+// A caller that gives its own version to a `log` outbox is trusted to have locked its
 // aggregate: the event costs one INSERT, and no counter. A `table` outbox refuses a version that is
 // not greater than the last one.
 //

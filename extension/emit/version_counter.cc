@@ -441,9 +441,9 @@ int64 FirstVersion(const Outbox& outbox, Datum type) {
       ERRCODE_INVALID_PARAMETER_VALUE,
       "version " + std::to_string(version) + " of " + std::string(BytesOf(aggregate.type)) + " \"" +
           std::string(BytesOf(aggregate.id)) + "\" " +
-          (last == version ? "is taken already" : "goes back"),
+          (last == version ? "is already in use" : "is lower than the last one"),
       "The last version in outbox \"" + outbox.facts().name + "\" is " + std::to_string(last) + ".",
-      "Versions of an aggregate only grow. Leave version out to let the outbox count.");
+      "Versions of an aggregate must increase. Omit version to let the outbox count.");
 }
 
 // Makes the version in a row that this transaction has locked `lowest`, if it is below that: the

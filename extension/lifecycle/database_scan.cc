@@ -20,7 +20,7 @@ struct DatabaseRows {
   int count;
 };
 
-// The databases in which a worker could run, in a transaction of its own; the rows are allocated in
+// The databases in which a worker could run, in a separate transaction; the rows are allocated in
 // `context`, which outlives it. Call it inside Pg().
 DatabaseRows ScanDatabases(MemoryContext context) {
   DatabaseRows result{nullptr, 0};

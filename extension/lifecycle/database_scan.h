@@ -12,7 +12,7 @@ struct ListedDatabase {
   std::string name;
 };
 
-// Those that allow connections and are no template, in a transaction of its own.
+// Those that allow connections and are no template, in a separate transaction.
 std::vector<ListedDatabase> ListDatabases();
 
 }  // namespace postbox

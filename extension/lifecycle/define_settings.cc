@@ -149,94 +149,132 @@ struct IntSetting {
   GucContext context = PGC_SIGHUP;
 };
 
+// Of the settings that become an attribute of events. CheckAttributeValue() knows the limit.
+#define CONTEXT_DETAILS                                                                         \
+  "Empty means that the attribute is not added. An attribute of this name in the arguments of " \
+  "outbox_emit takes precedence. SET LOCAL sets it for one transaction. A value may have up "   \
+  "to 1024 bytes."
+constexpr char kContextDetails[] = CONTEXT_DETAILS;
+constexpr char kTraceDetails[] = CONTEXT_DETAILS
+    " The attributes traceparent and tracestate are also sent under the names that Google's "
+    "clients read and write, googclient_traceparent and googclient_tracestate, and the reverse, "
+    "unless the message already has 100 attributes. So a handler finds the trace of a message from "
+    "one of Google's clients in event.attributes->>'traceparent'. The trace is kept through dead "
+    "letters and redrive.";
+#undef CONTEXT_DETAILS
+
 const StringSetting kStrings[] = {
     {"postbox.endpoint", "Sets the address of the Pub/Sub service.",
-     "Empty means Google, or PUBSUB_EMULATOR_HOST of the server's environment. http://host:port is "
-     "plain text without credentials; https://host:port and host:port are TLS with Google's "
-     "application default credentials.",
+     "Empty means the address in the environment variable PUBSUB_EMULATOR_HOST of the server if it "
+     "is set, in plain text, else Google (pubsub.googleapis.com). http://host:port is plain text "
+     "without credentials, for an emulator. https://host:port and host:port are TLS with Google's "
+     "application default credentials or those of the publication; with https:// the default port "
+     "is 443. An IPv6 address is written in brackets. Pub/Sub keeps order only among messages that "
+     "are published in one region, so publishers in several regions use a locational endpoint, "
+     "such as europe-west1-pubsub.googleapis.com:443.",
      &values.endpoint, PGC_SIGHUP, CheckHook<CheckEndpoint>, GUC_SUPERUSER_ONLY},
-    {"postbox.project_id", "Sets the Google Cloud project that completes short topic names.",
-     nullptr, &values.project_id, PGC_SUSET, CheckHook<CheckProject>, 0},
-    {"postbox.quota_project", "Sets the Google Cloud project that is charged for the requests.",
-     "Empty means the project of the credentials.", &values.quota_project, PGC_SUSET,
+    {"postbox.project_id",
+     "Sets the Google Cloud project that completes short names of topics and subscriptions.",
+     "With my-project, the topic orders is projects/my-project/topics/orders. Full resource names "
+     "do not need it. Empty means no project: short names cannot be used.",
+     &values.project_id, PGC_SUSET, CheckHook<CheckProject>, 0},
+    {"postbox.quota_project",
+     "Sets the Google Cloud project that is charged for requests to Pub/Sub.",
+     "Empty means the quota project of the credentials.", &values.quota_project, PGC_SUSET,
      CheckHook<CheckProject>, 0},
-    {"postbox.failpoint", "Sets failpoints, for developers of Postbox.",
-     "The form is name=action,name=action; the actions are kill, error and pause.",
+    {"postbox.failpoint", "Sets failpoints, for tests of Postbox.",
+     "The form is name=action,name=action. The actions are kill, error and pause. Empty means no "
+     "failpoint. Not for production.",
      &values.failpoint, PGC_SIGHUP, CheckHook<pubsub::CheckFailpointList>,
      GUC_NOT_IN_SAMPLE | GUC_SUPERUSER_ONLY},
     {"postbox.default_outbox", "Sets the outbox that outbox_emit writes to when none is named.",
-     "Empty means the only outbox that the current user owns, else the only one with a publication "
-     "that it may insert into, else the only one that it may insert into. In a function that runs "
-     "as another user than its caller, a value that the caller has "
-     "set does not count.",
+     "The form is table or schema.table. Empty means the only outbox that the current user owns. "
+     "A user who owns none gets the only outbox with a publication that the user may INSERT into; "
+     "if there is none, the only outbox that the user may INSERT into. In a function that runs as "
+     "another role than its caller, such as a SECURITY DEFINER function or a handler, a value set "
+     "by the caller (SET, connection options, ALTER ROLE) is ignored. A SET clause of the "
+     "function, ALTER DATABASE and the server's configuration are honored.",
      &values.default_outbox, PGC_USERSET, CheckDefaultOutbox, 0, AssignDefaultOutbox},
-    {"postbox.correlation_id", "Sets the attribute correlation_id of emitted events.", nullptr,
-     &values.correlation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.causation_id", "Sets the attribute causation_id of emitted events.", nullptr,
+    {"postbox.correlation_id", "Sets the attribute correlation_id of emitted events.",
+     kContextDetails, &values.correlation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.causation_id", "Sets the attribute causation_id of emitted events.", kContextDetails,
      &values.causation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.user_id", "Sets the attribute user_id of emitted events.", nullptr, &values.user_id,
-     PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.user_id", "Sets the attribute user_id of emitted events.", kContextDetails,
+     &values.user_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
     {"postbox.traceparent", "Sets the attribute traceparent (W3C Trace Context) of emitted events.",
-     nullptr, &values.traceparent, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.source_service", "Sets the attribute source_service of emitted events.", nullptr,
-     &values.source_service, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
-    {"postbox.source_version", "Sets the attribute source_version of emitted events.", nullptr,
-     &values.source_version, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+     kTraceDetails, &values.traceparent, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.source_service", "Sets the attribute source_service of emitted events.",
+     kContextDetails, &values.source_service, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
+    {"postbox.source_version", "Sets the attribute source_version of emitted events.",
+     kContextDetails, &values.source_version, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
 };
 
 const IntSetting kInts[] = {
     {"postbox.publishers",
      "Sets the number of publisher workers for each database that has the extension.",
-     "0 stops publishing. ALTER DATABASE ... SET gives a database another number. In a session it "
-     "has no effect.",
+     "0 stops publishing. ALTER DATABASE ... SET gives a database a separate number; its workers "
+     "are restarted when that commits. SET in a session has no effect.",
      &values.publishers, 1, 0, 32, 0, PGC_SUSET},
     {"postbox.max_workers",
      "Sets the maximum number of publisher workers of all databases together.",
-     "They are background workers of the server, of which max_worker_processes are possible; "
-     "parallel queries and logical replication need some, too. If there are fewer than the "
-     "databases need, these are served in turn.",
+     "Publisher workers are background workers and count against max_worker_processes, which "
+     "parallel queries and logical replication also use. If fewer workers are allowed than the "
+     "databases need, the databases are served in turn.",
      &values.max_workers, kMaxWorkers, 1, kMaxWorkers, 0},
     {"postbox.poll_interval",
      "Sets the interval at which a publisher looks for events that no commit announced.",
-     "Plain INSERTs and prepared transactions do not announce their events.", &values.poll_interval,
-     1000, 10, 60000, GUC_UNIT_MS},
+     "The commit of an event wakes the publishers. Exceptions are plain INSERTs into a table "
+     "outbox that was made by create_outbox, and rows of a log that keep their txid and seq.",
+     &values.poll_interval, 1000, 10, 60000, GUC_UNIT_MS},
     {"postbox.claim_batch_size",
-     "Sets the maximum number of events that a publisher claims at once.", nullptr,
-     &values.claim_batch_size, 500, 1, 1000, 0},
+     "Sets the maximum number of events that a publisher claims at once from a table outbox.",
+     nullptr, &values.claim_batch_size, 500, 1, 1000, 0},
     {"postbox.read_chunk_size",
-     "Sets the maximum number of events that a publisher reads from a log outbox at once.", nullptr,
+     "Sets the maximum number of events that a publisher reads at once from a log outbox.", nullptr,
      &values.read_chunk_size, 2000, 1, 100000, 0},
     {"postbox.checkpoint_interval",
      "Sets the minimum time between two checkpoints of a position in a log outbox.",
-     "After a crash, events published since the last checkpoint are sent again.",
+     "A checkpoint stores how far the log has been published. After a crash, events published "
+     "since the last checkpoint are sent again; sent_again_at_most of postbox.publication_status "
+     "counts them.",
      &values.checkpoint_interval, 200, 10, 60000, GUC_UNIT_MS},
     {"postbox.lease_timeout",
-     "Sets the time after which a claimed event may be claimed by another publisher.",
-     "The lease of a publisher that is known to have ended ends at once.", &values.lease_timeout,
-     300, 10, 86400, GUC_UNIT_S},
-    {"postbox.publish_timeout", "Sets the time for which a publisher tries to send an event.",
-     "It is never longer than half of postbox.lease_timeout. Then the event is released.",
+     "Sets the age at which the claim of a running publisher counts as abandoned.",
+     "Another publisher then takes over the claimed events. The claims of a publisher that has "
+     "ended are abandoned at once.",
+     &values.lease_timeout, 300, 10, 86400, GUC_UNIT_S},
+    {"postbox.publish_timeout",
+     "Sets how long a publisher tries to publish an event before it releases the event.",
+     "The time begins when the event is first sent. A released event is claimed and sent again "
+     "later. The effective value is at most half of postbox.lease_timeout.",
      &values.publish_timeout, 60, 1, 600, GUC_UNIT_S},
     {"postbox.max_outstanding_messages",
-     "Sets the maximum number of messages that a publisher has in flight.", nullptr,
+     "Sets the maximum number of messages that a publisher has in flight.",
+     "With several publications a publisher may have up to a quarter more in flight, because each "
+     "publication has a guaranteed share.",
      &values.max_outstanding_messages, 20000, 1, 1000000, 0},
     {"postbox.max_outstanding_bytes",
-     "Sets the maximum size of the messages that a publisher has in flight.", nullptr,
+     "Sets the maximum size of the messages that a publisher has in flight.",
+     "With several publications a publisher may have up to a quarter more in flight, because each "
+     "publication has a guaranteed share.",
      &values.max_outstanding_bytes, 65536, 1024, 4 * 1024 * 1024, GUC_UNIT_KB},
     {"postbox.channels", "Sets the maximum number of connections of each publisher to Pub/Sub.",
-     "They are opened when they are needed, each for 100 requests at a time.", &values.channels, 64,
-     1, 256, 0},
+     "Connections are opened when they are needed. Each carries 100 requests at a time.",
+     &values.channels, 64, 1, 256, 0},
     {"postbox.maintenance_interval",
-     "Sets the interval at which a publisher deletes events older than the retention.", nullptr,
-     &values.maintenance_interval, 60, 1, 86400, GUC_UNIT_S},
+     "Sets the interval at which a publisher deletes rows older than the retention.",
+     "This applies to outboxes and inboxes.", &values.maintenance_interval, 60, 1, 86400,
+     GUC_UNIT_S},
     {"postbox.restart_delay", "Sets the delay before a failed publisher is started again.",
-     "The delay doubles with every failure, up to 60 s.", &values.restart_delay, 1000, 10, 60000,
-     GUC_UNIT_MS},
+     "The delay doubles with each failure in a row, up to 60 s.", &values.restart_delay, 1000, 10,
+     60000, GUC_UNIT_MS},
     {"postbox.time_scale",
-     "Sets how long the publishers' own limits and pauses last, for developers of Postbox.",
-     "In percent: with 20, a step on an outbox may take a fifth of a second instead of one, and a "
-     "lease ends after a fifth of postbox.lease_timeout. More than 100 suits a server that runs "
-     "slowly, as under a profiler.",
+     "Sets the scale of the publishers' built-in limits and pauses, for tests of Postbox.",
+     "The unit is percent. It applies to built-in limits and pauses, to the turns of databases "
+     "that share too few workers, and to postbox.lease_timeout. With 20, a step on an outbox may "
+     "take a fifth of a second instead of a second, and a lease ends after a fifth of "
+     "postbox.lease_timeout. Values above 100 suit a server that runs slowly, for example under a "
+     "profiler.",
      &values.time_scale, 100, 20, 10000, GUC_NOT_IN_SAMPLE},
 };
 
@@ -263,14 +301,24 @@ void DefineSettings() {
   }
   DefineCustomBoolVariable(
       "postbox.mute_changes", "Keeps change triggers from emitting events in this transaction.",
-      "For the owner of the changed table. The server log says how many rows were changed without "
-      "events.",
+      "Use SET LOCAL, or the clause SET postbox.mute_changes = on of a SECURITY DEFINER function, "
+      "which ends with the function. It applies to INSERT, UPDATE, DELETE and TRUNCATE of tables "
+      "with change triggers. Both the role that sets it and the role that makes the change must "
+      "own the table, or have the rights of its owner; else the change is refused (42501). This "
+      "includes changes by triggers and by cascades of foreign keys. At COMMIT a NOTICE and "
+      "the server log say how many rows of which table were changed without events; the log also "
+      "names the role that set it. "
+      "A value that an earlier transaction has left in the session makes the next change fail. "
+      "A value for a role or a database is ignored with a WARNING, and the configuration file "
+      "cannot have one.",
       &values.mute_changes, false, PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
       CheckMuteChanges, AssignMuteChanges, nullptr);
   DefineCustomEnumVariable(
-      "postbox.compression", "Sets what a publisher compresses its requests to Pub/Sub with.",
-      "Small requests are never compressed.", &values.compression,
-      static_cast<int>(Compression::kOff), kCompressions, PGC_SIGHUP, 0, nullptr, nullptr, nullptr);
+      "postbox.compression", "Sets the compression of the publishers' requests to Pub/Sub.",
+      "Requests of less than 240 bytes are never compressed. Pub/Sub counts and stores messages "
+      "uncompressed.",
+      &values.compression, static_cast<int>(Compression::kOff), kCompressions, PGC_SIGHUP, 0,
+      nullptr, nullptr, nullptr);
   ReserveGucPrefix("postbox");
 }
 

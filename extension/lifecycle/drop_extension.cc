@@ -70,10 +70,10 @@ Loss FindLoss() {
   if (loss.outboxes > 0) {
     loss.detail = Counted(loss.outboxes, "outbox", "outboxes") + " (" + outboxes + ") with " +
                   Counted(Int64Column(0, 5), "publication", "publications") + ", which stop" +
-                  (Int64Column(0, 5) == 1 ? "s" : "") + ": what is not published yet is not sent";
+                  (Int64Column(0, 5) == 1 ? "s" : "") + ": unpublished events will not be sent";
     const int64 unread = Int64Column(0, 9);
     if (unread > 0) {
-      loss.detail += ", of logs alone up to " + Counted(unread, "event", "events");
+      loss.detail += ", in log outboxes alone up to " + Counted(unread, "event", "events");
     }
     loss.detail += ". ";
   }
@@ -99,7 +99,7 @@ void BeforeDrop(const Node* statement) {
   if (reinterpret_cast<const DropStmt*>(statement)->behavior == DROP_RESTRICT) {
     Throw(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
           "cannot drop extension postbox because outboxes or inboxes depend on it", loss.detail,
-          std::string("Use DROP EXTENSION postbox CASCADE to drop it all the same. ") + kStays);
+          std::string("Use DROP EXTENSION postbox CASCADE to drop it nevertheless. ") + kStays);
   }
   Pg([&] {
     ereport(NOTICE, (errmsg("drop cascades to the registrations of outboxes and inboxes"),

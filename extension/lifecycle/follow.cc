@@ -2,7 +2,7 @@
 // it gets another owner or another schema.
 //
 // PostgreSQL takes indexes and the sequence of a column along. The version counter, the table of
-// parked events, the partitions and the tombstones are tables of their own (postbox.parts_of). With
+// parked events, the partitions and the tombstones are separate tables (postbox.parts_of). With
 // another owner than the outbox they are of no use to it: emitting, publishing and purging run as
 // the owner of the outbox.
 //
@@ -134,7 +134,7 @@ void Follow(const Part& part, const Place& before, const Place& now) {
     if (!why.empty()) {
       // The number of a part that was dropped may be that of another's table.
       WarnLeftBehind(part, "still belongs to role \"" + RoleName(owner) + "\"", why,
-                     "If it is what it is taken for, run ALTER TABLE " + name + change + ".");
+                     "If it is the right table, run ALTER TABLE " + name + change + ".");
     }
   }
   const Oid schema = Pg([&] { return get_rel_namespace(part.relation); });

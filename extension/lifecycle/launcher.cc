@@ -271,7 +271,7 @@ void Launcher::TaskFailed(Database& database, const ExitReport& report, Task& ta
     ereport(LOG, (errmsg("postbox publisher of database \"%s\" failed, starting it again in %ld ms",
                          database.name.c_str(), static_cast<long>(delay.count())),
                   errdetail(report.attached ? "It has failed %d times in a row."
-                                            : "It did not come up, %d times in a row.",
+                                            : "It has failed to start %d times in a row.",
                             task.failures),
                   report.attached ? 0 : errhint("%s", RemedyOf(StartProblem::kDidNotComeUp))));
   });
@@ -283,7 +283,7 @@ int Launcher::Wanted(Oid oid, const Database& database) const {
   const bool held = IsHeld(shared_state(), oid);
   LWLockRelease(SharedStateLock());
   if (held) return 0;
-  // Also if postbox.publishers is 0: the database may have a value of its own.
+  // Also if postbox.publishers is 0: the database may have its own value.
   if (database.extension == Extension::kUnknown) return 1;
   return database.publishers == kAsServer ? settings().publishers : database.publishers;
 }

@@ -35,7 +35,7 @@ std::string CauseOf(StartProblem problem) {
       return "As many publishers run as postbox.max_workers allows, which is " +
              std::to_string(settings().max_workers) + ".";
     case StartProblem::kDidNotComeUp:
-      return "Worker processes do not come up.";
+      return "Worker processes fail to start.";
     default:
       return "All background worker slots of the server are in use (max_worker_processes is " +
              std::to_string(max_worker_processes) + ").";
@@ -84,11 +84,11 @@ std::optional<Obstacle> LookAtSlots() {
   } else if (unserved) {
     found.cause = CauseOf(start_problem);
     if (start_problem != StartProblem::kDidNotComeUp) {
-      found.cause += " Events wait until it is the turn of this database.";
+      found.cause += " Events wait for the turn of this database.";
     }
     found.remedy = RemedyOf(start_problem);
   } else if (!serving && settings().publishers == 0) {
-    // A worker that only looks whether this database has a value of its own serves no publication.
+    // A worker that only looks whether this database has its own value serves no publication.
     found.served = false;
     found.cause = "postbox.publishers is 0.";
     found.remedy = "Raise it, and reload the configuration.";
@@ -147,10 +147,10 @@ void Shortage::NotePublishers(int publishers) {
   const bool none = publishers == 0;
   if (none && !told_of_none_) {
     Pg([] {
-      ereport(LOG, (errmsg("postbox starts no publishers"),
-                    errdetail("postbox.publishers is 0; databases with a value of their own are "
-                              "served."),
-                    errhint("Raise it, and reload the configuration.")));
+      ereport(LOG,
+              (errmsg("postbox starts no publishers"),
+               errdetail("postbox.publishers is 0; databases with their own value are served."),
+               errhint("Raise it, and reload the configuration.")));
     });
   }
   told_of_none_ = none;

@@ -66,8 +66,8 @@ Datum WithoutStatement(const char* shown, F&& f) {
 void RequireSuperuser(const char* function) {
   if (Pg([] { return superuser(); })) return;
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, std::string("permission denied for ") + function,
-        "Credentials are for superusers.",
-        "A superuser can let a role use one: SELECT postbox.grant_credential(...).");
+        "Only superusers manage credentials.",
+        "A superuser can allow a role to use one: SELECT postbox.grant_credential(...).");
 }
 
 [[noreturn]] void ThrowUndefined(const std::string& name) {
@@ -161,11 +161,11 @@ void CheckSecret(const std::string& secret) {
     if (right) continue;
     Throw(ERRCODE_INVALID_PARAMETER_VALUE,
           std::string("the secret has no ") + (member.object ? "object \"" : "text \"") +
-              member.name + "\", which one of type " + member.type + " needs",
+              member.name + "\", which type " + member.type + " needs",
           "", kDocumentHint);
   }
   if (!known) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the secret has no \"type\" that is supported", "",
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the secret has no supported \"type\"", "",
           "It is service_account, authorized_user, external_account or "
           "impersonated_service_account.");
   }
@@ -271,7 +271,7 @@ void RequireNewSnapshots() {
   if (!IsolationUsesXactSnapshot()) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "this cannot be done in a transaction of isolation level REPEATABLE READ or SERIALIZABLE",
-        "It would not see the uses of the credential that are new.",
+        "It would not see recent uses of the credential.",
         "Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.");
 }
 
@@ -322,7 +322,7 @@ void AlterCredential(FunctionCallInfo fcinfo) {
     if (!users.empty()) {
       Throw(ERRCODE_OBJECT_IN_USE, "credential \"" + name + "\" is used by " + users,
             "postbox pull cannot read a secret of the database.",
-            "Let it be of kind file, with a path on the machine of postbox pull.");
+            "Use kind file, with a path on the machine of postbox pull.");
     }
   }
   Parameters row;
@@ -349,7 +349,8 @@ void DropCredential(const std::string& name) {
     Throw(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
           "cannot drop credential \"" + name + "\" because it is in use",
           "It is used by " + users + ".",
-          "Give publications another one with postbox.alter_publication, and drop subscriptions.");
+          "Assign another one to the publications with postbox.alter_publication, and drop the "
+          "subscriptions.");
   }
   Parameters key;
   key.AddText(name);

@@ -55,7 +55,7 @@ class EventWindows {
  public:
   EventWindows() = default;
   // `from`: FROM ... WHERE ... ; `mine`: further conditions, each with its AND. They may have a
-  // parameter of their own, which is of type `more`.
+  // further parameter, which is of type `more`.
   EventWindows(const std::string& from, const std::string& mine, std::optional<Oid> more = {});
 
   int64 Estimate(const EventFilter& filter, int slice, int64 after, int64 upto,

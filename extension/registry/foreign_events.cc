@@ -96,8 +96,8 @@ void DecideUnknown(Oid relation, bool published) {
           "outbox \"" + facts.name + "\" has events of more than " + std::to_string(kMostClusters) +
               " unknown clusters",
           "Each cluster has one origin: most of these are forged.",
-          "DELETE the events whose origin no cluster of yours has (postbox.cluster_origin()), then "
-          "call the function again.");
+          "DELETE the events whose origin is not that of one of your clusters "
+          "(postbox.cluster_origin()), then call the function again.");
   }
   for (const int origin : origins) {
     Parameters decision;

@@ -84,7 +84,7 @@ int64 PurgeInbox(Oid relation, int batch) {
   const Oid owner = RelationOwner(relation);
   const ActAs act_as(owner, TrustIn(owner));
   uint64 purged = Purge(RelationName(relation), "received_at", before, batch);
-  // The owner may have dropped the tombstones. The ids are purged all the same.
+  // The owner may have dropped the tombstones. The ids are purged nevertheless.
   const std::string tombstone_name = RelationName(tombstone);
   if (purged < static_cast<uint64>(batch) && !tombstone_name.empty()) {
     purged += Purge(tombstone_name, "deleted_at", before, batch - static_cast<int>(purged));

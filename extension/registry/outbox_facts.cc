@@ -74,7 +74,7 @@ OutboxFacts ReadFacts(Oid relation) {
   if (facts.counter_name.empty() || !OidIsValid(facts.sequence)) {
     Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, "outbox \"" + facts.name + "\" is incomplete",
           facts.counter_name.empty() ? "Its version counter has been dropped."
-                                     : "Its column seq no longer has a sequence of its own.",
+                                     : "Its column seq no longer owns a sequence.",
           "Its owner can run SELECT * FROM postbox.repair_outbox.");
   }
   if (facts.adopted) facts.columns = ReadOutboxColumns(relation);

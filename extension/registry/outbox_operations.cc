@@ -8,8 +8,8 @@
 //   - postbox.publication_status, outbox_status and paused_keys look at every outbox that the
 //     caller may read, always as its owner;
 //   - the functions act as the owner for those who have the rights of the owner, superusers among
-//     them; redrive and discard also for members of postbox_operator. Everyone else acts with
-//     rights of their own, as an UPDATE or DELETE would.
+//     them; redrive and discard also for members of postbox_operator. Other callers act with
+//     their own rights, as an UPDATE or DELETE would.
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"

@@ -63,12 +63,12 @@ std::string FindSequenceFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws
     const std::string name = RelationName(sequence.relation);
     if (!sequence.owned) {
       flaws->push_back({name,
-                        "the sequence of the column seq does not belong to it",
+                        "the sequence of the column seq is not owned by it",
                         {"ALTER SEQUENCE " + name + " OWNED BY " + table + ".seq"}});
     }
     if (!sequence.one_by_one) {
       flaws->push_back({name,
-                        "the sequence does not give out its values one by one",
+                        "the sequence is not CACHE 1 INCREMENT 1 NO CYCLE",
                         {"ALTER SEQUENCE " + name + " CACHE 1 INCREMENT 1 NO CYCLE"}});
     }
     return name;
@@ -105,7 +105,7 @@ void FindReplicaFlaws(Oid table, const char* kind, std::vector<Flaw>* flaws) {
   }
   const std::string name = RelationName(table);
   flaws->push_back({name,
-                    "no trigger notices what logical replication brings",
+                    "the trigger for rows from logical replication is missing",
                     {TriggersStatement(name, kind)}});
 }
 
@@ -113,7 +113,7 @@ void FindStampFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   if (!OidIsValid(Pg([&] { return UnstampedPartition(parts.relation); }))) return;
   const std::string name = RelationName(parts.relation);
   flaws->push_back({name,
-                    "no trigger gives the rows of some partitions their txid and seq",
+                    "the trigger that assigns txid and seq is missing on some partitions",
                     {TriggersStatement(name, "log")}});
 }
 
@@ -184,7 +184,8 @@ void FindAdoptedFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   if (Run("SELECT FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('O', 'A') "
           "AND tgfoid = 'postbox.event_inserted()'::regprocedure",
           key) == 0) {
-    flaws->push_back({table, "no trigger wakes the publishers", {WakeTriggerStatement(table)}});
+    flaws->push_back(
+        {table, "the trigger that wakes the publishers is missing", {WakeTriggerStatement(table)}});
   }
 }
 

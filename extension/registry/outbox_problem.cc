@@ -203,12 +203,12 @@ class Check {
 
   void LookAtSequence(const FormData_pg_sequence& sequence, AttrNumber column) {
     if (sequence.seqcache == 1 && sequence.seqincrement == 1 && !sequence.seqcycle) return;
-    // An adopted table may have sequences of its own.
+    // An adopted table may have other sequences.
     if (outbox_.adopted && get_attnum(outbox_.relation, "seq") != column) return;
     const char* name = QualifiedName(sequence.seqrelid);
     found_.Add({5,
-                psprintf("sequence %s does not give out its values one by one, which the order of "
-                         "events is",
+                psprintf("sequence %s is not CACHE 1 INCREMENT 1 NO CYCLE, on which the order of "
+                         "events depends",
                          name),
                 "sequence_options", name,
                 psprintf("run ALTER SEQUENCE %s CACHE 1 INCREMENT 1 NO CYCLE", name)});
@@ -238,8 +238,8 @@ class Check {
     const Oid partition = UnstampedPartition(outbox_.relation);
     if (!OidIsValid(partition)) return;
     found_.Add({7,
-                psprintf("the trigger postbox_stamp of %s, which gives the rows of an INSERT their "
-                         "txid and seq, was dropped or disabled",
+                psprintf("the trigger postbox_stamp of %s, which assigns txid and seq to inserted "
+                         "rows, was dropped or disabled",
                          QualifiedName(partition)),
                 "trigger_missing", QualifiedName(partition), Repair()});
   }

@@ -1,6 +1,6 @@
 // Publications: which events of an outbox go to which topic.
 //
-// Any number of publications read a log, each with lanes and positions of its own.
+// Any number of publications read a log, each with its own lanes and positions.
 //
 // postbox.publication, its state and its lanes are written as their owner, after a check that the
 // caller owns the outbox. An event of a table outbox has one published_at, so two publications of
@@ -124,7 +124,8 @@ void CheckProperties(const Properties& properties) {
   if (properties.on_failure.has_value() && *properties.on_failure != "park_key" &&
       *properties.on_failure != "park_event") {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown on_failure: \"" + *properties.on_failure + "\"",
-          "", "It is park_key (later events of the key wait) or park_event (they go on).");
+          "",
+          "It is park_key (later events of the key wait) or park_event (later events continue).");
   }
 }
 
@@ -154,8 +155,8 @@ void CheckAgainstOthers(const std::string& name, Oid outbox) {
   if (Run(sql, parameters) == 0) return;
   Throw(ERRCODE_INVALID_OBJECT_DEFINITION,
         "publication \"" + PrintedColumn(0, 1) + "\" takes events of the same aggregate type",
-        "An event of a table outbox is published once.",
-        "Give each publication of the outbox aggregate_types of its own.");
+        "In a table outbox each event is published by one publication only.",
+        "Give each publication of the outbox separate aggregate_types.");
 }
 
 [[noreturn]] void ThrowBackoffs() {
@@ -210,8 +211,8 @@ std::optional<LogStart> FindStart(Oid outbox, bool is_log, const std::string& st
     Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
           "start => '" + start + "' is not supported for a table outbox",
           "Its events are pending until they are published.",
-          "Use start => 'beginning', after an UPDATE that sets published_at in what is not to be "
-          "published.");
+          "Set published_at in the rows that are not to be published, then use start => "
+          "'beginning'.");
   }
   RequireUpdatedExtension();
   LogStart position;
@@ -280,9 +281,9 @@ void SayWhatItBeginsWith(const std::string& name, Oid outbox) {
   if (events == 0) return;
   Pg([&] {
     ereport(NOTICE,
-            (errmsg("publication \"%s\" begins with %lld events that are in the outbox already",
+            (errmsg("publication \"%s\" begins with %lld events that are already in the outbox",
                     name.c_str(), static_cast<long long>(events)),
-             errhint("start => 'now' leaves out what is committed.")));
+             errhint("Use start => 'now' to skip events that are already committed.")));
   });
 }
 
@@ -319,7 +320,7 @@ void RequireSameCredential(const std::string& name, const Properties& properties
   if (!properties.topic.has_value() || properties.credential.has_value()) return;
   if (CredentialOf(name) == checked) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "publication \"" + name + "\" has just been given another credential", "", "Try again.");
+        "publication \"" + name + "\" was given another credential concurrently", "", "Try again.");
 }
 
 // Another topic or identity: an error of the old one is no reason to stay suspended.

@@ -91,8 +91,8 @@ Problem WhyNobodyServes(const Service& service) {
   }
   if (service.silent != 0) {
     return Unserved("worker_stopped",
-                    "worker process " + std::to_string(service.silent) + " does not go on",
-                    "end it if it does not come back");
+                    "worker process " + std::to_string(service.silent) + " does not respond",
+                    "terminate it if it does not recover");
   }
   if (service.running > 0) {
     return Unserved("publications_unreadable", "a worker runs, but cannot read the publications",
@@ -100,7 +100,7 @@ Problem WhyNobodyServes(const Service& service) {
   }
   const std::string slots = std::to_string(max_worker_processes);
   if (pg_atomic_read_u32(&shared_state()->launcher_proc_number) == kNobody) {
-    return Unserved("no_launcher", "the launcher does not run",
+    return Unserved("no_launcher", "the launcher is not running",
                     "see the server log, and raise max_worker_processes, which is " + slots +
                         ", if it was used up when the server started");
   }
@@ -108,12 +108,11 @@ Problem WhyNobodyServes(const Service& service) {
     return Unserved("database_held", "a session drops, renames, moves or copies the database", "");
   }
   if (service.did_not_come_up) {
-    return Unserved("workers_fail_to_start", "worker processes do not come up",
+    return Unserved("workers_fail_to_start", "worker processes fail to start",
                     "see the server log: most often postbox_worker.so, or a library that it needs, "
                     "is not installed");
   }
-  if (service.starting > 0)
-    return Unserved("starting", "the workers are just starting", "", "warning");
+  if (service.starting > 0) return Unserved("starting", "the workers are starting", "", "warning");
   if (!service.no_slot) {
     return Unserved("no_worker", "none runs in this database", "see the server log");
   }

@@ -44,7 +44,7 @@ void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shap
   if (its_owner != owner) {
     Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, refused,
           "It belongs to another role, \"" + RoleName(its_owner) + "\".",
-          "Both have to be of one owner.");
+          "Both must have the same owner.");
   }
   // Defaults and further indexes can be repaired.
   TableShape least = shape;
@@ -181,7 +181,7 @@ Oid FindFreePart(Oid of, Oid given, const char* suffix, const char* what, const 
   Throw(ERRCODE_AMBIGUOUS_PARAMETER,
         std::string("the ") + what + " of \"" + RelationName(of) + "\" is not named after it",
         "It may be one of " + candidates + ".",
-        "Name it, or first register what the others belong to.");
+        "Name it, or first register the outboxes and inboxes to which the others belong.");
 }
 
 }  // namespace postbox

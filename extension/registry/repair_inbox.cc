@@ -19,7 +19,7 @@ Oid MakeMissingTombstones(Oid relation, Oid tombstones, Repair* repair) {
   const NewRelation made = FreeRelation(relation, "tombstone");
   repair->Do({RelationName(relation),
               std::string("the ") + kTombstones +
-                  " is missing: an older event that comes late may bring a deleted row back",
+                  " is missing: a late event with an older version may bring back a deleted row",
               CreateStatements(TombstoneShape(), made.schema, made.name)});
   return repair->dry_run() ? InvalidOid : RelationNamed(made.Qualified());
 }

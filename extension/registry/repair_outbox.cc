@@ -98,11 +98,10 @@ int64 VersionFloor(const OutboxParts& parts) {
 void WarnParkedLost(Oid relation) {
   const std::string name = RelationName(relation);
   Pg([&] {
-    ereport(WARNING,
-            (errmsg("the parked events of outbox %s are lost", name.c_str()),
-             errdetail("In the log they cannot be told from those that were published."),
-             errhint("Emit them again. Or drop and create the publication, which then publishes "
-                     "all that the log still has.")));
+    ereport(WARNING, (errmsg("the parked events of outbox %s are lost", name.c_str()),
+                      errdetail("In the log they cannot be distinguished from published events."),
+                      errhint("Emit them again, or drop and create the publication, which then "
+                              "publishes all events that are still in the log.")));
   });
 }
 
@@ -114,8 +113,8 @@ int64 MakeMissingParts(OutboxParts* parts, Repair* repair) {
     std::vector<std::string> statements =
         CreateStatements(ParkedShape(), parked.schema, parked.name);
     statements.push_back(TriggersStatement(parked.Qualified(), "parked"));
-    repair->Do(
-        {name, std::string("the ") + kParked + " is missing: what was parked is lost", statements});
+    repair->Do({name, std::string("the ") + kParked + " is missing: the parked events are lost",
+                statements});
     if (!repair->dry_run()) {
       parts->parked = RelationNamed(parked.Qualified());
       WarnParkedLost(parts->relation);
@@ -183,7 +182,7 @@ OutboxParts ReadUnregistered(Oid relation, const NullableDatum& retention) {
     if (TextColumn(0, 5) == kTableComment) return parts;
     RefuseOutbox(relation, ERRCODE_WRONG_OBJECT_TYPE,
                  std::string("Its comment is not \"") + kTableComment +
-                     "\", so postbox.create_outbox has not made it.",
+                     "\", so it was not created by postbox.create_outbox.",
                  "postbox.adopt_outbox makes an outbox of it, and takes over its version counter.");
   }
   if (partitioning != "LIST (generation)") {

@@ -78,12 +78,11 @@ void InsertSubscription(const std::string& name, Parameters& row) {
 // The name was checked with the rights of the caller.
 void UseSubscriptionCredential(const std::string& name, const std::string& credential) {
   if (LockCredential(credential) == "key") {
-    Throw(
-        ERRCODE_INVALID_PARAMETER_VALUE,
-        "credential \"" + credential + "\" has its secret in the database",
-        "postbox pull may not read it: only superusers and workers may.",
-        "Use one of kind file, with a path on the machine of postbox pull; or of kind environment "
-        "or metadata.");
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+          "credential \"" + credential + "\" has its secret in the database",
+          "postbox pull may not read it: only superusers and workers may.",
+          "Use a credential of kind file, with a path on the machine of postbox pull, or of kind "
+          "environment or metadata.");
   }
   const Registrar registrar("subscription");
   Parameters row;

@@ -56,12 +56,12 @@ POSTBOX_FUNCTION(unlogged_problem) {
       repair += (repair.empty() ? "" : "; ") + ("ALTER TABLE " + name + " SET LOGGED");
     }
     const char* is = names.size() == 1 ? " is" : " are";
-    return ProblemResult(
-        fcinfo, Problem{.code = "unlogged",
-                        .subject = *names.begin(),
-                        .detail = list + is +
-                                  " UNLOGGED: a crash of the server or a failover empties what "
-                                  "is, and may have done so",
-                        .remedy = "run " + repair});
+    return ProblemResult(fcinfo,
+                         Problem{.code = "unlogged",
+                                 .subject = *names.begin(),
+                                 .detail = list + is +
+                                           " UNLOGGED: a crash of the server or a failover empties "
+                                           "such a table, and may already have done so",
+                                 .remedy = "run " + repair});
   });
 }

@@ -113,7 +113,7 @@ struct WorkerSlot {
   char problem[kMaxShownError + 1];
 };
 
-// `publishers` of a slot whose database has no value of its own.
+// `publishers` of a slot whose database has no own value.
 inline constexpr int32 kAsServer = -1;
 
 // `proc_number` of a slot (or of the launcher) without a process.

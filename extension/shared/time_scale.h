@@ -1,6 +1,6 @@
 // How long the publishers' own limits and pauses last: as long as the code says, or a part of that
 // (postbox.time_scale), so that the tests of the server need not wait for minutes. Times that have
-// settings of their own are what these say, but for the lease, whose setting has no small values.
+// their own settings are what these say, but for the lease, whose setting has no small values.
 #ifndef POSTBOX_EXTENSION_SHARED_TIME_SCALE_H_
 #define POSTBOX_EXTENSION_SHARED_TIME_SCALE_H_
 

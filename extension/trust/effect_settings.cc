@@ -82,7 +82,7 @@ std::string TextSearchConfig() {
   if (setting == nullptr || IsForAllRoles(setting)) {
     return Pg([&] { return GetConfigOptionResetString(kName); });
   }
-  // The role has a value of its own.
+  // The role has its own value.
   const ActAs superuser(BOOTSTRAP_SUPERUSERID);
   Run("SELECT coalesce("
       "(SELECT pg_catalog.substr(c, 28) FROM pg_catalog.pg_db_role_setting s, "

@@ -13,7 +13,7 @@ void LockRegistration(const char* registry, Oid relation) {
   if (Run(sql, key) != 0) return;
   Throw(ERRCODE_UNDEFINED_TABLE,
         std::string(registry) + " with OID " + std::to_string(relation) + " does not exist",
-        "It has just been dropped.");
+        "It was dropped concurrently.");
 }
 
 }  // namespace postbox

@@ -1,6 +1,6 @@
 // Acts as the owner of a table of Postbox's own, for statements on it: a superuser, mostly. These
-// may come after code of a user that is still on the stack of roles, and that may have left a
-// search_path of its own behind. So the search_path is fixed here, whatever it is outside.
+// may come after code of a user that is still on the stack of roles, and that may have left its
+// own search_path behind. So the search_path is fixed here, whatever it is outside.
 #ifndef POSTBOX_EXTENSION_TRUST_REGISTRAR_H_
 #define POSTBOX_EXTENSION_TRUST_REGISTRAR_H_
 

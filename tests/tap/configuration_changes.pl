@@ -39,7 +39,7 @@ sub reads
 	publish_one($database);
 	my $pid = worker_pid($node, $database);
 	my $log = log_since($node, $position);
-	my ($reads, $suspensions) = (scalar(() = $log =~ /\[$pid\] .*DEBUG:  postbox: the publications were read/g), scalar(() = $log =~ /is suspended: .*took longer than/g));
+	my ($reads, $suspensions) = (scalar(() = $log =~ /\[$pid\] .*DEBUG:  postbox: publications were read/g), scalar(() = $log =~ /is suspended: .*took longer than/g));
 	return $reads > $suspensions ? $reads - $suspensions : 0;
 }
 

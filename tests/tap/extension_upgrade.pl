@@ -223,7 +223,7 @@ subtest 'a worker that meets an extension that is not updated yet says so once, 
 	$node->safe_psql('late', qq{CREATE EXTENSION postbox VERSION '$version'; CREATE SCHEMA app; SELECT postbox.create_outbox('app.outbox');
 		SELECT postbox.create_publication('late', 'app.outbox', '@{[ topic($version) ]}');
 		SELECT postbox.outbox_emit('video', 'late', 'video.created', '{}'::jsonb)});
-	my $notice = qr/could not read the publications: extension postbox is of version \Q$version\E, the installed library of version \Q$present\E/;
+	my $notice = qr/could not read the publications: extension postbox has version \Q$version\E, the installed library has version \Q$present\E/;
 	wait_for(sub { log_since($node, $position) =~ $notice }, 'the log says it');
 	like(log_since($node, $position), qr/HINT:  Run ALTER EXTENSION postbox UPDATE in this database\./, 'and what to do');
 	$node->safe_psql('late', q{SELECT postbox.outbox_emit('video', 'late', 'video.created', '{}'::jsonb)});

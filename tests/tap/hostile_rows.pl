@@ -122,7 +122,7 @@ for my $publication ('log', 'tab')
 	{
 		my ($id, $what, $columns, $alter, $reason, $repair) = @$row;
 		my $query = $parked{$publication} =~ s/PATTERN/$reason/r;
-		wait_so("SELECT ($query AND id = '$id' AND next_retry_at = 'infinity') = 1", "$what in a $publication outbox is parked with the reason, and has failed for good")
+		wait_so("SELECT ($query AND id = '$id' AND next_retry_at = 'infinity') = 1", "$what in a $publication outbox is parked with the reason, and has failed permanently")
 		  or diag(column($publication, 'publication_status::text'));
 	}
 	subtest "rows of a $publication outbox that are no events stop themselves only" => sub {
@@ -170,7 +170,7 @@ for my $column (@columns)
 		  or diag(column('log', 'last_error'));
 		wait_so("SELECT last_error LIKE '%$reason%' FROM postbox.publication_state WHERE publication = 'log'", 'the worker has found it')
 		  or diag($node->safe_psql('postgres', 'SELECT last_error FROM postbox.publication_state'));
-		like(($node->psql('postgres', "SET ROLE mallory; $insert"))[2], qr/outbox "evil\.log" is incomplete.*column seq no longer has a sequence.*postbox\.repair_outbox/s, 'an INSERT is refused with the remedy') if $alter =~ /seq/;
+		like(($node->psql('postgres', "SET ROLE mallory; $insert"))[2], qr/outbox "evil\.log" is incomplete.*column seq no longer owns a sequence.*postbox\.repair_outbox/s, 'an INSERT is refused with the remedy') if $alter =~ /seq/;
 		others_flow();
 		as_mallory("ALTER TABLE evil.log $back");
 		wait_empty('log', 'and it goes on when the table is as it was');

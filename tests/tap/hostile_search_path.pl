@@ -109,7 +109,7 @@ subtest 'a re-base runs the triggers and defaults of a log as its owner' => sub 
 	my $position = log_position($node);
 	$node->append_conf('postgresql.conf', 'postbox.publishers = 1');
 	$node->reload;
-	wait_for(sub { log_since($node, $position) =~ /the outbox of publication "log" has events of another cluster: 5 that were not published there follow/ }, 'the worker re-bases');
+	wait_for(sub { log_since($node, $position) =~ /the outbox of publication "log" has events of another cluster; 5 that were not published there are published here/ }, 'the worker re-bases');
 	wait_until($node, 'postgres', q{SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'log'}, 'what was not published is');
 	# Its operator may run, too: rows are settled as the owner, and the trigger has set the search_path.
 	is($node->safe_psql('postgres', q{SELECT string_agg(DISTINCT place, ', ' ORDER BY place) FROM evil.ran WHERE place <> 'operator'}),

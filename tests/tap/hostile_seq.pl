@@ -99,7 +99,7 @@ subtest 'rows that were copied with all columns are events of their own, each of
 
 subtest 'an event of another generation is for the owner to put back' => sub {
 	my ($code, $stdout, $stderr) = $node->psql('postgres', "SET ROLE emitter; INSERT INTO app.outbox (generation, @{[COLUMNS]}) SELECT (postbox.generation_of(now(), extract(epoch FROM postbox.generation_span('7 days'))::int) + 1) % 6, @{[EVENT]}");
-	like($stderr, qr/permission denied for an event of another generation in outbox "app.outbox".*HINT:  Leave out txid, seq, origin and generation/s, 'nobody else says when it is purged');
+	like($stderr, qr/permission denied for an event of another generation in outbox "app.outbox".*HINT:  Omit txid, seq, origin and generation/s, 'nobody else says when it is purged');
 };
 
 subtest 'an event of another cluster is for the owner to restore' => sub {
@@ -126,7 +126,7 @@ subtest 'the function of the trigger on another table is an error, or does nothi
 		{
 			$node->safe_psql('postgres', "CREATE OR REPLACE TRIGGER stamp $kind ON app.$table FOR EACH ROW EXECUTE FUNCTION postbox.stamp_event()");
 			my ($code, $stdout, $stderr) = $node->psql('postgres', $table eq 'other' ? 'INSERT INTO app.other VALUES (1, NULL); UPDATE app.other SET n = 2' : "INSERT INTO app.tab (@{[COLUMNS]}) VALUES (@{[EVENT]})");
-			my $error = $kind ne 'BEFORE INSERT' ? qr/stamp_event\(\) is the trigger function of log outboxes/ : $table eq 'tab' ? qr/outbox "app.tab" is no log\n.*Drop the trigger/s : qr/\A\z/;
+			my $error = $kind ne 'BEFORE INSERT' ? qr/stamp_event\(\) is the trigger function of log outboxes/ : $table eq 'tab' ? qr/outbox "app.tab" is not a log outbox\n.*Drop the trigger/s : qr/\A\z/;
 			$error = qr/\A\z/ if $table eq 'tab' && $kind eq 'BEFORE UPDATE';
 			like($stderr, $error, "$table, $kind");
 		}
@@ -219,7 +219,7 @@ $node->reload;
 subtest 'a sequence that was set back suspends the publication, and the repair loses nothing' => sub {
 	my $last = $node->safe_psql('postgres', q{SELECT pg_sequence_last_value('app.outbox_seq')});
 	$node->safe_psql('postgres', q{SELECT setval('app.outbox_seq', 1)});
-	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE '%sequence app.outbox_seq stands at 1,%' FROM postbox.publication_status}, 'the status says why');
+	wait_until($node, 'postgres', q{SELECT state = 'suspended' AND last_error LIKE '%sequence app.outbox_seq is at 1,%' FROM postbox.publication_status}, 'the status says why');
 	$node->safe_psql('postgres', "SELECT setval('app.outbox_seq', $last)");
 	others_flow(0);
 };

@@ -29,7 +29,7 @@ subtest 'a worker killed after its claim: nothing was sent, and the next worker 
 	set_configuration($node, 'postbox.failpoint', undef);
 	$node->reload;
 	wait_published($node, 'postgres', 10);
-	like(log_since($node, $position), qr/took over 10 events whose worker is gone/, 'they were taken over');
+	like(log_since($node, $position), qr/took over 10 events whose worker has ended/, 'they were taken over');
 	is(messages_published($emulator), 10, 'each was sent once');
 };
 
@@ -42,7 +42,7 @@ subtest 'a worker takes over nothing that it has in hand itself, whatever the cl
 	$node->safe_psql('postgres', q{UPDATE app.outbox SET locked_at = now() - interval '1 day' WHERE aggregate_id = 'slow answer' AND lock_token IS NOT NULL});
 	wait_published($node, 'postgres', $count + 1);
 	is(messages_published($emulator), $sent + 1, 'it is sent once');
-	unlike(log_since($node, $position), qr/took over \d+ events under this worker's lease/, 'without a take-over');
+	unlike(log_since($node, $position), qr/took over \d+ events with a lease of this worker/, 'without a take-over');
 };
 
 # Old leases are looked for four times in this time, which is a fifth of it here.
@@ -108,7 +108,7 @@ subtest 'a lease without a time that means something is none, whoever it names' 
 		VALUES (gen_random_uuid(), 'video', 'marked', 'video.changed', 1, '{}', '-infinity');
 	});
 	wait_published($node, 'postgres', $count + 11);
-	like(log_since($node, $position), qr/took over 5 events under this worker's lease that it has not in hand/, 'the log says so of those of the worker');
+	like(log_since($node, $position), qr/took over 5 events with a lease of this worker that it no longer tracks/, 'the log says so of those of the worker');
 };
 
 subtest 'a worker gives back what stands under its token and it does not know of' => sub {
@@ -197,7 +197,7 @@ subtest 'an event has its result before its lease ends, whatever postbox.publish
 	my $position = log_position($node);
 	set_configuration($node, 'postbox.lease_timeout', '10s');
 	$node->reload;
-	wait_for(sub { log_since($node, $position) =~ /events are tried for 1 s only/ }, 'the server log says so');
+	wait_for(sub { log_since($node, $position) =~ /events are tried for only 1 s/ }, 'the server log says so');
 	is($node->safe_psql('postgres', q{SELECT status FROM postbox.doctor() WHERE subject = 'postbox.time_scale'}), 'warning', 'the doctor warns of a scale that is for tests');
 	my $id = $node->safe_psql('postgres', q{SELECT event_id FROM postbox.outbox_emit('video', 'slow', 'video.changed', '{}'::jsonb)});
 	wait_until($node, 'postgres', q{SELECT last_error LIKE '%publish timeout 1 s%' FROM postbox.publication_state}, 'nobody has answered for half of the lease');

@@ -114,7 +114,7 @@ subtest 'a restore into another cluster publishes what the old one had not' => s
 	wait_for(sub { seen() eq events($other) }, 'everything has arrived, old and new');
 	is(messages_published($emulator), $before + 8 + 3, 'and nothing was sent twice');
 	my $log = log_since($other, 0);
-	like($log, qr/has events of another cluster: 8 that were not published there follow/, 'the log says so');
+	like($log, qr/has events of another cluster; 8 that were not published there are published here/, 'the log says so');
 	$other->stop;
 };
 

@@ -137,7 +137,7 @@ subtest 'a refused event that cannot be put aside' => sub {
 	in_the_way('LOCK TABLE app.outbox_parked IN ACCESS EXCLUSIVE MODE', sub { emit($node, 'postgres', 1); });
 	store_positions('100ms');
 	wait_until($node, 'postgres', q{SELECT pending = 0 FROM postbox.publication_status}, 'it is published in the end');
-	like(log_since($node, $position), qr/publication "videos": lane 0 begins at its stored position again, up to \d+ events are sent again: /, 'the log says what is sent again, and why');
+	like(log_since($node, $position), qr/publication "videos": lane 0 restarts at its stored position; up to \d+ events are sent again: /, 'the log says what is sent again, and why');
 };
 
 $node->stop;

@@ -121,7 +121,7 @@ subtest 'nobody serves a publication: its state says so, and why' => sub {
 	wait_state($node, 'unserved', 'all background worker slots of the server are in use; raise max_worker_processes, which is 2,', 'no room for a worker');
 	set('max_worker_processes', 1);
 	$node->restart;
-	wait_state($node, 'unserved', 'the launcher does not run.*max_worker_processes, which is 1,', 'no room for the launcher');
+	wait_state($node, 'unserved', 'the launcher is not running.*max_worker_processes, which is 1,', 'no room for the launcher');
 	set('max_worker_processes', 16);
 	set('shared_preload_libraries', '');
 	$node->restart;
@@ -139,7 +139,7 @@ subtest 'a worker that stands still while it is alone is named' => sub {
 	set_scale(20);
 	stop_between_transactions($node, $pid);
 	fail_once_before();
-	wait_state($node, 'unserved', "worker process $pid does not go on", 'after postbox.lease_timeout');
+	wait_state($node, 'unserved', "worker process $pid does not respond", 'after postbox.lease_timeout');
 	kill('CONT', $pid);
 	wait_state($node, 'active', '^$', 'it goes on');
 	set_scale(100);

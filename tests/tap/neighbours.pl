@@ -121,7 +121,7 @@ subtest 'a trigger that sleeps and does not let itself be cancelled' => sub {
 		END $$;
 		CREATE TRIGGER sleep BEFORE UPDATE ON hostile.outbox FOR EACH ROW EXECUTE FUNCTION hostile.stubborn()});
 	emit_hostile(5);
-	hostile_is('suspended', 'ended a worker', 'its worker is replaced');
+	hostile_is('suspended', 'terminated a worker', 'its worker is replaced');
 	app_flows('while a trigger does not let itself be cancelled');
 	no_server_restart();
 };
@@ -141,7 +141,7 @@ subtest 'a trigger that sleeps when results are stored, and does not let itself 
 		CREATE TRIGGER sleep BEFORE UPDATE ON hostile.outbox FOR EACH ROW WHEN (NEW.lock_token IS NULL) EXECUTE FUNCTION hostile.stubborn()});
 	my ($position, $begin) = (log_position($node), time);
 	emit_hostile(5);
-	hostile_is('suspended', 'ended a worker', 'its worker is replaced');
+	hostile_is('suspended', 'terminated a worker', 'its worker is replaced');
 	app_flows('while a worker had to be replaced');
 	my $ends = () = log_since($node, $position) =~ /terminating background worker "postbox publisher"/g;
 	cmp_ok($ends, '<=', 1 + (time - $begin) / (0.3 * SCALE), 'the next worker does not run into it for a long while');

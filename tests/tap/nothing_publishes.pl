@@ -122,8 +122,8 @@ subtest 'no library of the workers' => sub {
 	$node->stop;
 	rename("$libraries/postbox_worker.so", "$libraries/postbox_worker.away") or BAIL_OUT("rename: $!");
 	$node->start;
-	is_named('unserved', 'worker processes do not come up.*postbox_worker.so', qr/WARNING:  no postbox publisher serves database "postgres" now\nDETAIL:  .*do not come up.*\nHINT:  .*postbox_worker\.so/,
-		qr/publisher of database "postgres" failed.*\n.*DETAIL:  It did not come up.*\n.*HINT:  .*postbox_worker\.so/);
+	is_named('unserved', 'worker processes fail to start.*postbox_worker.so', qr/WARNING:  no postbox publisher serves database "postgres" now\nDETAIL:  .*fail to start.*\nHINT:  .*postbox_worker\.so/,
+		qr/publisher of database "postgres" failed.*\n.*DETAIL:  It has failed to start.*\n.*HINT:  .*postbox_worker\.so/);
 	rename("$libraries/postbox_worker.away", "$libraries/postbox_worker.so") or BAIL_OUT("rename: $!");
 	goes_on();
 };

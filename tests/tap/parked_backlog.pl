@@ -153,7 +153,7 @@ subtest 'the log has a line for many parked events' => sub {
 	{
 		$node->safe_psql('postgres', "SELECT postbox.outbox_emit('video', 'bad-' || $_ || '-' || n, 'video.poison', '{}'::jsonb, outbox => 'app.$outbox') FROM generate_series(1, 10) n") for 1 .. 20;
 		wait_parked($outbox, 200, 'they are parked');
-		my $lines = () = log_since($node, $start) =~ /publication "$outbox": event \S+ of key "bad-\S+" has failed for good: INVALID_ARGUMENT/g;
+		my $lines = () = log_since($node, $start) =~ /publication "$outbox": event \S+ of key "bad-\S+" has failed permanently: INVALID_ARGUMENT/g;
 		# One in ten seconds: more only on a machine that takes that long.
 		cmp_ok($lines, '<=', 4, "$lines lines");
 	}

@@ -228,7 +228,7 @@ subtest 'a new publication begins where it is told to, and says what it begins w
 	emit_to('old', 5);
 	my ($count, $said) = begun('from_beginning', '');
 	is($count, 6, 'with the first event') or diag($said);
-	like($said, qr/NOTICE:  publication "from_beginning" begins with 5 events that are in the outbox already/, 'which is said');
+	like($said, qr/NOTICE:  publication "from_beginning" begins with 5 events that are already in the outbox/, 'which is said');
 	($count, $said) = begun('from_now', ", start => 'now'");
 	is($count, 1, 'or with what is committed from now on') or diag($said);
 	unlike($said, qr/NOTICE:  publication/, 'of which there is nothing to say');

@@ -86,7 +86,7 @@ subtest 'and it goes on within seconds, which the log says once' => sub {
 	wait_for(\&all_published, 'everything is published');
 	cmp_ok(time - $back, '<', 40, 'soon');
 	wait_until($node, 'postgres', q{SELECT count(*) = 2 FROM postbox.publication_status WHERE state = 'active' AND last_error IS NULL AND suspended_since IS NULL}, 'both are active');
-	wait_for(sub { lines('LOG:  publication "videos" goes on after \d+ s') == 1 }, 'the end has a line');
+	wait_for(sub { lines('LOG:  publication "videos" has resumed after \d+ s') == 1 }, 'the end has a line');
 	is(lines('publication "videos"'), 3, 'so there are three') or diag(log_since($node, $position));
 };
 

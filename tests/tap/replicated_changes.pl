@@ -52,7 +52,7 @@ my $position = log_position($node);
 $node->safe_psql('target', "ALTER TABLE catalog.playlist ENABLE ALWAYS TRIGGER $_") for map { "postbox_$_" } qw(created updated deleted truncated);
 source_changes(q{TRUNCATE catalog.playlist}, 'NULL', 'a TRUNCATE arrives where the triggers are enabled for it');
 source_changes(q{INSERT INTO catalog.playlist VALUES (3, 'after')}, q{'3 after'}, 'and what comes after it');
-like(log_since($node, $position), qr/WARNING:  a TRUNCATE of playlist has come by logical replication, and emits no events/, 'which the log says');
+like(log_since($node, $position), qr/WARNING:  a TRUNCATE of playlist arrived by logical replication and emits no events/, 'which the log says');
 unlike(log_since($node, $position), qr/logical replication worker.*exited with exit code|would emit no events/, 'without an end of the worker');
 is($node->safe_psql('target', $events), '', 'still no events');
 my ($status, $output, $error) = $node->psql('target', 'TRUNCATE catalog.playlist');

@@ -129,7 +129,7 @@ for my $cell (@cells)
 		my $pid = wait_busy($busy_query);
 		my $position = log_position($node);
 		soon('SIGTERM ends it', sub { $node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)") }, "SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = $pid");
-		like(log_since($node, $position), qr/ LOG:  publication "videos": the worker leaves, and cut off what it did: /, 'the log has what was cut off') if $name eq 'claim' || $name eq 'parking';
+		like(log_since($node, $position), qr/ LOG:  publication "videos": the worker exits and aborted its work: /, 'the log has what was cut off') if $name eq 'claim' || $name eq 'parking';
 
 		wait_busy($busy_query);
 		soon('a fast shutdown ends', sub { $node->stop('fast') });

@@ -27,7 +27,7 @@ sub problems
 		UNION ALL SELECT kind || ' ' || inbox || ': ' || problem || '; ' || remedy FROM postbox.inbox_problem ORDER BY 1});
 }
 
-sub repair { my ($table) = @_; return "a crash of the server or a failover empties what is, and may have done so; run ALTER TABLE $table SET LOGGED"; }
+sub repair { my ($table) = @_; return "a crash of the server or a failover empties such a table, and may already have done so; run ALTER TABLE $table SET LOGGED"; }
 
 is(problems(), '', 'nothing is wrong');
 for my $case ([ $partition, 'app.outbox', 'videos' ], [ 'app.outbox_parked', 'app.outbox', 'videos' ], [ 'app.outbox_version', 'app.outbox', 'videos' ], [ 'app.jobs', 'app.jobs', 'jobs' ], [ 'app.jobs_version', 'app.jobs', 'jobs' ])
@@ -69,7 +69,7 @@ wait_until($node, 'postgres', 'SELECT count(published_at) = 10 FROM app.jobs', '
 $node->stop('immediate');
 $node->start;
 is($node->safe_psql('postgres', 'SELECT count(*) FROM app.jobs'), '0', 'a crash empties it');
-wait_for(sub { problems() =~ /^publication jobs: app.jobs, app.jobs_version are UNLOGGED: a crash .* may have done so/m }, 'which the status says may be so, once workers have started');
+wait_for(sub { problems() =~ /^publication jobs: app.jobs, app.jobs_version are UNLOGGED: a crash .* may already have done so/m }, 'which the status says may be so, once workers have started');
 $node->safe_psql('postgres', $emit);
 wait_until($node, 'postgres', 'SELECT count(published_at) = 10 FROM app.jobs', 'what comes afterwards is published');
 

@@ -48,7 +48,7 @@ std::optional<Configuration::Contents> Configuration::Read(Moment now, const Out
     FailedToRead(now, error);
     return std::nullopt;
   }
-  Pg([] { elog(DEBUG1, "postbox: the publications were read"); });
+  Pg([] { elog(DEBUG1, "postbox: publications were read"); });
   SetServing(true);
   failing_since_ = 0;
   next_look_ = After(now, kLookForOriginal);

@@ -12,14 +12,14 @@ namespace {
 
 #ifdef __GLIBC__
 
-// What is this large has a mapping of its own. Left to itself malloc raises the limit with each
+// What is this large has its own mapping. Left to itself malloc raises the limit with each
 // that is freed, and then keeps them.
 constexpr int kLarge = 4 << 20;
 // So much is kept at the end of a heap.
 constexpr int kKept = 2 << 20;
 
 // The worker's thread and the one that sends requests have a heap each. Threads of gRPC that come
-// and go share them: each heap more keeps free pieces of its own.
+// and go share them: each further heap keeps its own free pieces.
 constexpr int kHeaps = 2;
 
 // A look at all free pieces takes some milliseconds. It is not worth it below this in all, nor

@@ -167,7 +167,7 @@ void Lane::Conclude(Moment now, bool give_up) {
   }
   try {
     // If a crash loses this commit, the lane is that of a worker that is gone.
-    Transaction transaction("postbox: giving up a lane", Durability::kSoon);
+    Transaction transaction("postbox: releasing a lane", Durability::kSoon);
     transaction.Limit(publication_.outbox, tenant_->TimeOf(limit_));
     transaction.Run([&] { source_->GiveUp(&transaction); });
   } catch (const PostgresError& error) {

@@ -91,8 +91,8 @@ void LaneFailures::Pass(Moment now, const std::string& reason) {
 void LaneFailures::SuspendSuspect(Moment now) {
   statement_failed_ = true;
   Suspend(now,
-          "a statement on the outbox took too long or too much memory, could not be cancelled, "
-          "and ended a worker",
+          "a statement on the outbox exceeded its time or memory limit, could not be canceled, and "
+          "terminated a worker",
           kSuspectBackoff);
 }
 
@@ -115,8 +115,8 @@ void LaneFailures::Suspend(Moment now, const std::string& error,
 }
 
 void LaneFailures::LogCutOff(const std::string& error) const {
-  const std::string message = "publication \"" + publication_->name +
-                              "\": the worker leaves, and cut off what it did: " + error;
+  const std::string message =
+      "publication \"" + publication_->name + "\": the worker exits and aborted its work: " + error;
   LogLimited(SubjectOf(message), {.message = message});
 }
 

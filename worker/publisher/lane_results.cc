@@ -104,7 +104,7 @@ LaneResults::Progress LaneResults::Step(Moment now, bool leaving, Budget* budget
   } else if (topic.refuses_many()) {
     tenant_->has_published = false;
   }
-  // An outage has lines of its own (outage.h).
+  // An outage has its own lines (outage.h).
   if (SuspensionPolicy::Suspends(judgement_.verdict) &&
       judgement_.verdict != Verdict::kUnanswered) {
     failures_->Log(judgement_.error);

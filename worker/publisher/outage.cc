@@ -85,18 +85,19 @@ void OutageWatch::Write(const Outages::Line& line) const {
   const bool single = line.publications.size() == 1;
   std::string message = Listed(line.publications);
   if (line.kind == Outages::Line::Kind::kEnds) {
-    message += (single ? " goes" : " go") + (" on after " + std::to_string(line.lasted.count()));
+    message +=
+        (single ? " has" : " have") + (" resumed after " + std::to_string(line.lasted.count()));
     Pg([&] { ereport(LOG, (errmsg("%s s", message.c_str()))); });
     return;
   }
   message += single ? " is " : " are ";
   if (line.kind == Outages::Line::Kind::kGoesOn) message += "still ";
   message += "retrying: " + line.first.error;
-  const std::string detail = "Nothing was answered since " + TimeText(At(line.first.since)) +
-                             ". The next try is at " + TimeText(At(line.first.next_try)) + ".";
+  const std::string detail = "There has been no answer since " + TimeText(At(line.first.since)) +
+                             ". The next attempt is at " + TimeText(At(line.first.next_try)) + ".";
   Pg([&] {
     ereport(WARNING, (errmsg("%s", message.c_str()), errdetail_internal("%s", detail.c_str()),
-                      errhint("Events wait, and are published as soon as Pub/Sub answers. See "
+                      errhint("Events wait and are published as soon as Pub/Sub answers. See "
                               "postbox.publication_status and postbox.endpoint.")));
   });
 }

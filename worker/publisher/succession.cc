@@ -12,7 +12,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 // How often a worker looks whether the others have given up their lanes of a publication whose keys
-// are to be divided anew, and for how long.
+// are to be divided again, and for how long.
 constexpr milliseconds kDivideLook(20);
 constexpr milliseconds kDividePatience = seconds(10);
 // Triggers of the owner may run.

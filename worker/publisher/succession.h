@@ -1,5 +1,5 @@
 // Publications that were made or altered, and have no lanes here yet: those of an altered one
-// finish first, then its keys are divided anew if it is to have another number of lanes, and then
+// finish first, then its keys are divided again if it is to have another number of lanes, and then
 // its new lanes are made. So nothing is sent again, and keys stay in order.
 //
 //   Finish()   a lane of a publication as it was: what is on its way gets its results
@@ -41,9 +41,9 @@ class Succession {
   struct Awaited {
     Publication publication;
     std::string topic;
-    Moment give_up_at = 0;  // of dividing its keys anew; 0: not tried yet
+    Moment give_up_at = 0;  // of dividing its keys again; 0: not tried yet
   };
-  // Whether its lanes may be made, with its keys divided anew if it is to have another number.
+  // Whether its lanes may be made, with its keys divided again if it is to have another number.
   bool MayMakeLanes(Awaited* awaited, Moment now);
 
   std::vector<LanePointer> finishing_;

@@ -27,7 +27,7 @@ const char* WhatHappened() {
   } catch (...) {
     what = "an exception of unknown type";
   }
-  std::snprintf(text, sizeof text, "postbox publisher cannot go on: %s", what);
+  std::snprintf(text, sizeof text, "postbox publisher cannot continue: %s", what);
   return text;
 }
 

@@ -50,8 +50,7 @@ bool WorkerReports::EndStandbyWaits() {
   if (standby_waits_.empty()) return false;
   standby_waits_.clear();
   postbox::publisher::ShowStandbyWaits({});
-  LogLimited("standby answers",
-             {.message = "events do not wait for a synchronous standby any more"});
+  LogLimited("standby answers", {.message = "events no longer wait for a synchronous standby"});
   return true;
 }
 

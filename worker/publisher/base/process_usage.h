@@ -7,7 +7,7 @@
 
 namespace postbox::publisher {
 
-// The memory that it has of its own, in bytes, without shared_buffers and the pages of files; 0 if
+// The private memory of this process, in bytes, without shared_buffers and the pages of files; 0 if
 // the system does not say.
 std::size_t PrivateMemory();
 

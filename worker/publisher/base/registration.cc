@@ -72,7 +72,7 @@ void Register(Datum slot_number) {
   std::memcpy(&launch, MyBgworkerEntry->bgw_extra, sizeof launch);
   do {
     if (!pg_strong_random(&self.token, sizeof self.token)) {
-      ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not draw a lock token")));
+      ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate a lock token")));
     }
   } while (self.token == 0);
   FormatLockToken(self.token, self.lock_token);

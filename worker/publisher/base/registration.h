@@ -60,11 +60,11 @@ const Identity& identity();
 void Connect();
 
 // Keeps the extension, if it exists, until the transaction ends. DROP EXTENSION locks the extension
-// first and then its tables, in an order of its own. A transaction that holds the extension when it
+// first and then its tables, in its own order. A transaction that holds the extension when it
 // locks some of them cannot get into a deadlock with that. Called in a transaction.
 void ShareExtension();
 
-// Whether the extension postbox exists in this database, in a transaction of its own.
+// Whether the extension postbox exists in this database, in a separate transaction.
 bool ExtensionExists();
 
 // Leaves if the extension does not exist any more: DROP EXTENSION takes the tables away while a
@@ -125,7 +125,8 @@ void ShowProblem(const std::string& problem);
 // Whether SIGTERM has come (SignalHandlerForShutdownRequest is the handler to use).
 bool StopRequested();
 
-// Leaves for good: proc_exit(0). No failure is counted. `work_left`: there is something to publish.
+// Ends the process: proc_exit(0). No failure is counted. `work_left`: there is something to
+// publish.
 [[noreturn]] void Leave(bool work_left);
 
 // Leaves because postbox.publishers is 0 in this database.

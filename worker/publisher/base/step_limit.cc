@@ -172,7 +172,7 @@ std::string StepLimit::Cause() {
       return "a statement on the outbox took more than " + std::to_string(kStepMemory >> 20) +
              " MB of memory";
     case Limit::kLeave:
-      return "the worker had to leave before a long statement on the outbox was over";
+      return "the worker had to exit before a long statement on the outbox finished";
     case Limit::kNone:
       break;
   }

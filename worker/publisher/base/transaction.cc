@@ -71,7 +71,8 @@ void Transaction::ThrowIfOverLimit() const {
   const std::string cause = StepLimit::Cause();
   if (cause.empty()) return;
   Throw(ERRCODE_QUERY_CANCELED, cause, "",
-        "Look for triggers, policies, defaults and types of its owner that wait or compute.");
+        "Look for triggers, policies, defaults and types of its owner that wait or run long "
+        "computations.");
 }
 
 }  // namespace postbox::publisher

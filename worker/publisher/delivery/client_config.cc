@@ -36,11 +36,10 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
                                                             std::string* error) const {
   if (publish_timeout < settings().publish_timeout) {
     Pg([&] {
-      ereport(
-          LOG,
-          (errmsg("postbox.publish_timeout is longer than half of postbox.lease_timeout%s: "
-                  "events are tried for %d s only",
-                  settings().time_scale == 100 ? "" : " (postbox.time_scale)", publish_timeout)));
+      ereport(LOG, (errmsg("postbox.publish_timeout is longer than half of "
+                           "postbox.lease_timeout%s: events are tried for only %d s",
+                           settings().time_scale == 100 ? "" : " (postbox.time_scale)",
+                           publish_timeout)));
     });
   }
   pubsub::PublisherOptions options;

@@ -34,7 +34,7 @@ void EventLog::Write() {
 
 void EventLog::Write(Kind kind, const Line& line) const {
   const bool failed = kind == kFailed;
-  const std::string what = failed ? "has failed for good" : "is parked until its next try";
+  const std::string what = failed ? "has failed permanently" : "is parked until its next attempt";
   LogLimited(
       what + publication_,
       {.level = failed ? WARNING : LOG,

@@ -12,7 +12,7 @@ class EventLog {
  public:
   enum Kind {
     kParked,  // until its next try
-    kFailed,  // for good
+    kFailed,  // permanently
   };
 
   explicit EventLog(std::string publication) : publication_(std::move(publication)) {}

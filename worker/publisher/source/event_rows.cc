@@ -105,7 +105,7 @@ RowSize SizeOfRow(HeapTuple tuple, const Datum* values, const bool* nulls) {
 
 const char* TooLarge(const RowSize& size) {
   const bool payload = size.payload > kMaxPayload;
-  return psprintf("%s %zu bytes, and a message has %zu at most",
+  return psprintf("%s %zu bytes, and a message may have at most %zu",
                   payload ? "its payload has" : "it has, without its payload,",
                   payload ? size.payload - VARHDRSZ : size.rest, kMaxPayload);
 }

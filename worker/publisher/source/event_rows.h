@@ -59,7 +59,7 @@ bool ReadPlainRow(const TupleTableSlot* slot, StoredRow* row);
 std::size_t RawSizeColumn(uint64 row, int column);
 
 // The rows of SPI_tuptable, whose columns were checked, portion by portion. The rows of a portion
-// are read in one go: a row costs no exception frame of its own, unless one of them raises an
+// are read in one go: a row costs no separate exception frame, unless one of them raises an
 // error.
 class RowReader {
  public:

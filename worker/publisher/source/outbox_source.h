@@ -53,7 +53,7 @@ struct ClaimResult {
 struct ClaimWay {
   LOCKMODE lock;  // on the outbox, for the transaction; not waited for
   int most_events;
-  // A claim looks at no backlog anew, so it may be small while a topic refuses everything.
+  // A claim does not look at a backlog again, so it may be small while a topic refuses everything.
   bool may_be_small;
   bool keeps_room;  // KeptPart() of the budget is kept free
 };

@@ -37,8 +37,7 @@ void LogCopy(const std::string& name, const std::string& original) {
         WARNING,
         (errmsg("publication \"%s\" is not published: it was copied from database \"%s\"",
                 name.c_str(), original.c_str()),
-         errhint(
-             "Drop it, or run postbox.claim_publication if it has to be published here, too.")));
+         errhint("Drop it, or run postbox.claim_publication if it is to be published here, too.")));
   });
 }
 

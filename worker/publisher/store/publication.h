@@ -12,7 +12,7 @@ struct Publication {
   Oid outbox = InvalidOid;
   std::string kind;  // of the outbox: 'log' or 'table'
   int lanes = 1;
-  int wanted_lanes = 0;      // as soon as the keys can be divided anew; 0: as it has
+  int wanted_lanes = 0;      // as soon as the keys can be divided again; 0: as it has
   std::string filter_since;  // the transaction that last changed aggregate_types, an xid8; or 0
   Oid parked = InvalidOid;   // of a log: its table of parked events
   std::string topic;         // as given: an id or a full name

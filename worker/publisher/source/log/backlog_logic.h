@@ -3,7 +3,7 @@
 // The backlog ends with the transaction that it is of, if that is a long one and no longer backlog
 // follows it; or else where the log ended when the lane fell behind, or if it is of late rows,
 // below what is new or where the transaction of the first of them ends. What is above is read ahead
-// of it, with a position of its own. What others wrote while a long transaction ran, and committed
+// of it, with its own position. What others wrote while a long transaction ran, and committed
 // with it or later, is late as it is, and read before it.
 //
 // An event that was read ahead is published if its key is none of the backlog's. These keys are

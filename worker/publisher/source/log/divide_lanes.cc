@@ -178,7 +178,7 @@ Division DivideLanes(const Publication& publication) {
   }
   SetLanes(publication);
   Pg([&] {
-    ereport(LOG, (errmsg("publication \"%s\" has %d lanes now", publication.name.c_str(),
+    ereport(LOG, (errmsg("publication \"%s\" now has %d lanes", publication.name.c_str(),
                          publication.wanted_lanes)));
   });
   return Division::kDone;

@@ -1,7 +1,7 @@
 // Another number of lanes for a publication of a log.
 //
 // postbox.publication.wanted_lanes says how many it is to have. Workers that find it let their
-// lanes finish and give them up; then one of them divides the keys anew, in one transaction:
+// lanes finish and give them up; then one of them divides the keys again, in one transaction:
 //
 //  - A multiple of the lanes that there are: each new lane has a part of the keys of one old one
 //    (the slice of a key is its hash modulo the lanes), and begins at its position.

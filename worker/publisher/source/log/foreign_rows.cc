@@ -70,10 +70,9 @@ int64 ForeignRows::Settle() {
   shared_.look_at = {};
   if (settled == 0) return 0;
   Pg([&] {
-    ereport(LOG,
-            (errmsg("the outbox of publication \"%s\" has events of another cluster: %lld that "
-                    "were not published there follow",
-                    publication_.name.c_str(), static_cast<long long>(settled))));
+    ereport(LOG, (errmsg("the outbox of publication \"%s\" has events of another cluster; %lld "
+                         "that were not published there are published here",
+                         publication_.name.c_str(), static_cast<long long>(settled))));
   });
   return settled;
 }

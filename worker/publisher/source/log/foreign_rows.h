@@ -3,7 +3,7 @@
 // cluster may follow them.
 //
 // Settling reads the whole log, however large it is, and an owner's triggers run meanwhile. So a
-// step has a limit of its own, and one that was cancelled would begin at the start again: each try
+// step has its own limit, and one that was cancelled would begin at the start again: each try
 // has twice the time.
 #ifndef POSTBOX_WORKER_PUBLISHER_SOURCE_LOG_FOREIGN_ROWS_H_
 #define POSTBOX_WORKER_PUBLISHER_SOURCE_LOG_FOREIGN_ROWS_H_

@@ -9,7 +9,7 @@
 // many as there is room for; when these are settled, the next ones. So an event never overtakes an
 // earlier one of its key, and no order has to be kept per key here.
 //
-// A long backlog is split off: what is above its end is read ahead of it, in chunks of their own,
+// A long backlog is split off: what is above its end is read ahead of it, in separate chunks,
 // and each of the two parts has its own unbroken row of chunks.
 //
 //   Split()     the backlog ends here

@@ -148,7 +148,7 @@ void LogOutbox::BeginAtStored(const std::string& why, std::size_t unsent) {
     sent_again_.Add(events);
     const std::string name = ownership_.Name();
     LogLimited("begins again " + name,
-               {.message = name + " begins at its stored position again, up to " +
+               {.message = name + " restarts at its stored position; up to " +
                            std::to_string(events) + " events are sent again: " + why});
   }
   next_handle_ = lane_->progress().next();
@@ -411,7 +411,7 @@ void LogOutbox::Maintain(bool leaving, Transaction* transaction) {
     return;
   }
   if (leaving || MaintainIn().count() > 0) return;
-  // In a transaction of its own: a failure here does not take a checkpoint back. Another session's
+  // In a separate transaction: a failure here does not take a checkpoint back. Another session's
   // UPDATE or DELETE of parked rows may have ended a pause.
   transaction->Begin();
   const ActAs owner(Open());
@@ -424,7 +424,7 @@ void LogOutbox::GiveUp(Transaction* transaction) {
   ownership_.share().log.Write();
   transaction->Begin();
   if (lane_->IsOutdated()) Checkpoint();
-  if (lane_) GiveUpRow("the lane was given up before all events were published");
+  if (lane_) GiveUpRow("the lane was released before all events were published");
 }
 
 void LogOutbox::Checkpoint() {

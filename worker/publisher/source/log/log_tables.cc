@@ -15,7 +15,7 @@ Oid LogTables::Open() {
   }
   if (!OidIsValid(owner) || parked_.empty() || sequence_name_.empty()) {
     Throw(ERRCODE_UNDEFINED_TABLE,
-          "the outbox of publication \"" + publication_.name + "\" is not complete",
+          "the outbox of publication \"" + publication_.name + "\" is incomplete",
           "Its log, its sequence or its table of parked events does not exist.",
           sequence_name_.empty() ? "Make its sequence OWNED BY its column seq again."
                                  : "Drop it with postbox.drop_outbox.");

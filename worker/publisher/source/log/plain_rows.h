@@ -1,5 +1,5 @@
 // Events of a log's rows, made while the statement runs that finds them: no row is copied, and none
-// has an exception frame of its own.
+// has its own exception frame.
 //
 // This is for plain rows: nothing in them is NULL, compressed or stored elsewhere, and text is
 // UTF-8 as it is. Reading such a row raises no error, and it is no larger than a page, so it is not

@@ -8,11 +8,11 @@ namespace {
   const std::string from = std::to_string(position.from());
   const std::string& sequence = tables.sequence_name();
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "sequence " + sequence + " stands at " + std::to_string(moment.hwm) +
+        "sequence " + sequence + " is at " + std::to_string(moment.hwm) +
             ", but the log has been read up to " + from,
         "The sequence was set back.",
         "Run SELECT setval('" + sequence + "', " + from + "), and UPDATE " + tables.log() +
-            " SET txid = DEFAULT, seq = DEFAULT for the events that were emitted meanwhile.");
+            " SET txid = DEFAULT, seq = DEFAULT for the events that have been emitted since then.");
 }
 
 }  // namespace

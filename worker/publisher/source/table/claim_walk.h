@@ -42,7 +42,7 @@ class ClaimWalk {
   // Rows may be behind although nothing stops a key: on_failure was 'park_key' before.
   void LookBehind() { free_behind_ = !blocks_; }
   void BeginAtFloor() { cursor_ = 0; }
-  // Where all of this begins anew.
+  // Where all of this starts again.
   void Reset();
 
   // Leases of others that walks have passed since the last call.

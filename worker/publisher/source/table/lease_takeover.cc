@@ -22,11 +22,11 @@ bool Contains(const std::vector<std::string>& tokens, const std::string& token) 
 const char* LeaseTakeover::Reason(Ending ending) {
   switch (ending) {
     case Ending::kGone:
-      return "whose worker is gone";
+      return "whose worker has ended";
     case Ending::kOld:
       return "whose lease is older than postbox.lease_timeout, or has no valid time";
     default:
-      return "under this worker's lease that it has not in hand";
+      return "with a lease of this worker that it no longer tracks";
   }
 }
 

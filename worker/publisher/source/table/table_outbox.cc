@@ -127,8 +127,8 @@ std::vector<ChosenRow> TableOutbox::NextPortion(const std::vector<ChosenRow>& ch
     if (row.too_large > 0) {
       stopped->insert(row.key);
       ParkUnreadable(row, "its payload has " + std::to_string(row.too_large) +
-                              " bytes, and a message has " + std::to_string(kMaxPayload) +
-                              " at most");
+                              " bytes, and a message may have at most " +
+                              std::to_string(kMaxPayload));
       continue;
     }
     if (!portion.empty() && (one_by_one || bytes + row.bytes > kPortion)) break;
@@ -295,7 +295,7 @@ void TableOutbox::Repair() {
   if (repaired == 0) return;
   LogLimited("waited " + publication_.name,
              {.message = "publication \"" + publication_.name + "\": " + std::to_string(repaired) +
-                         " keys waited behind nothing"});
+                         " keys waited without a preceding event"});
 }
 
 void TableOutbox::GiveUp(Transaction* transaction) {

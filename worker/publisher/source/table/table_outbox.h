@@ -75,7 +75,7 @@ class TableOutbox : public OutboxSource {
 
   // Rows are locked and leased in one (sub)transaction. Were it two, their xmax would be a
   // multixact, and scans would pass their old index entries until a VACUUM. `one_by_one`: each row
-  // is leased in a subtransaction of its own, since one of them cannot be read.
+  // is leased in a separate subtransaction, since one of them cannot be read.
   ClaimResult ClaimAtOnce(const ClaimLimits& limits, bool one_by_one);
   // In portions and in the order of seq, so that not all of it is in memory twice. What turns out
   // to be larger than the budget is left.
