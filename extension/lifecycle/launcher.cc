@@ -247,7 +247,7 @@ void Launcher::TaskEnded(Oid oid, Database& database, Task& task) {
     database.extension = report.epoch_is_current ? Extension::kAbsent : Extension::kUnknown;
     task.failures = 0;
   } else if (report.reason == ExitReason::kNotWanted) {
-    database.extension = database.changed ? Extension::kUnknown : Extension::kPresent;
+    database.extension = Extension::kPresent;
     database.publishers = report.publishers;
     task.failures = 0;
     task.not_before = now + milliseconds(settings().restart_delay);
@@ -259,6 +259,11 @@ void Launcher::TaskEnded(Oid oid, Database& database, Task& task) {
     task.not_before = now + milliseconds(settings().restart_delay);
   } else {
     TaskFailed(database, report, task);
+  }
+  // Its settings have changed since, postbox.publishers perhaps: the next worker says so, even if
+  // none is wanted by what is known.
+  if (database.changed && database.extension == Extension::kPresent) {
+    database.extension = Extension::kUnknown;
   }
 }
 

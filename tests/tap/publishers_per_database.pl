@@ -61,6 +61,20 @@ subtest 'it holds whatever the server is set to' => sub {
 	wait_empty('quiet');
 };
 
+subtest 'also if the server is set to 0 before a worker has said what the database is set to' => sub {
+	for my $round (1 .. 3)
+	{
+		set_publishers($_, undef) for 'busy', 'quiet';
+		set_server(1);
+		wait_workers($node, $_, 1) for 'busy', 'quiet';
+		set_publishers('busy', 1);
+		set_server(0);
+		wait_workers($node, 'quiet', 0);
+		wait_workers($node, 'busy', 1, "round $round: its own value counts");
+		wait_empty('busy');
+	}
+};
+
 subtest 'only a superuser sets it' => sub {
 	$node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; ALTER DATABASE quiet OWNER TO owner');
 	my ($status, undef, $error) = $node->psql('postgres', 'SET ROLE owner; ALTER DATABASE quiet SET postbox.publishers = 9');
