@@ -47,14 +47,19 @@ constexpr int kBatch = 2000;
 // Of more clusters no log has events, unless origins are forged: each costs every look at it.
 constexpr int kMostClusters = 100;
 
-int64 Rebase(Oid relation) {
-  SpiConnection connection;
-  FixedSearchPath search_path;
-  const OutboxFacts facts = ReadOutboxFacts(relation);
+OutboxFacts FactsOfLog(Oid relation) {
+  OutboxFacts facts = ReadOutboxFacts(relation);
   if (!facts.is_log) {
     Throw(ERRCODE_WRONG_OBJECT_TYPE, "\"" + facts.name + "\" is not a log outbox", "",
           "Only the positions of a log outbox depend on transaction ids.");
   }
+  return facts;
+}
+
+int64 Rebase(Oid relation) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  const OutboxFacts facts = FactsOfLog(relation);
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation);
   Run("SELECT postbox.begin_here($1)", parameters);
@@ -81,7 +86,7 @@ int64 Rebase(Oid relation) {
 void DecideUnknown(Oid relation, bool published) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  const OutboxFacts facts = ReadOutboxFacts(relation);
+  const OutboxFacts facts = FactsOfLog(relation);
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, relation).AddInt(kMostClusters + 1);
   std::vector<int> origins;

@@ -272,7 +272,7 @@ void BeginAt(const std::string& name, Oid outbox, const LogStart& position) {
       parameters);
 }
 
-void SayWhatItBeginsWith(const std::string& name, Oid outbox) {
+void SayWhatItBeginsWith(const std::string& name, Oid outbox, bool is_log) {
   Parameters key;
   key.AddText(name);
   const ActAs owner(RelationOwner(outbox));
@@ -283,7 +283,8 @@ void SayWhatItBeginsWith(const std::string& name, Oid outbox) {
     ereport(NOTICE,
             (errmsg("publication \"%s\" begins with %lld events that are already in the outbox",
                     name.c_str(), static_cast<long long>(events)),
-             errhint("Use start => 'now' to skip events that are already committed.")));
+             is_log ? errhint("Use start => 'now' to skip events that are already committed.")
+                    : errhint("Set published_at in the rows that are not to be published.")));
   });
 }
 
@@ -380,7 +381,7 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
     return;
   }
   if (is_log) TakeForeignRows(name, outbox);
-  if (!start.empty()) SayWhatItBeginsWith(name, outbox);
+  if (!start.empty()) SayWhatItBeginsWith(name, outbox, is_log);
 }
 
 Oid OutboxOfPublication(const std::string& name) {

@@ -305,7 +305,7 @@ outbox: the outbox, of kind `log`.
 published: true if they were published at their origin: they stay and are not published here. false publishes them here, once.
 
 Rights: superuser.
-Errors: 54000 if the outbox has events of more than 100 unknown clusters, most of which must be forged: delete these events; 42809 if the relation is not an outbox;
+Errors: 54000 if the outbox has events of more than 100 unknown clusters, most of which must be forged: delete these events; 42809 if the relation is not a `log` outbox;
   42501 for other roles.
 Since: 0.2.0
 Example: SELECT postbox.resolve_unknown_origin('catalog.outbox', published => true);

@@ -93,6 +93,10 @@ SELECT postbox.purge_outbox('pg_class');
 SELECT postbox.purge_outbox(NULL);
 SELECT postbox.purge_outbox(4294967295::oid::regclass);
 
+-- what concerns rows of other clusters is for a log
+SELECT postbox.settle_foreign_events('catalog.outbox');
+SELECT postbox.resolve_unknown_origin('catalog.outbox', true);
+
 -- an outbox without its counter says so
 DROP TABLE catalog.counter;
 SELECT postbox.outbox_emit('video', 'v1', 'video.updated', '{}', outbox => 'catalog.outbox');
