@@ -21,7 +21,7 @@ namespace postbox::cli {
 namespace {
 
 constexpr char kHead[] =
-    "# Written by postbox provision --from-database. docs/provision.md has all keys; what is not\n"
+    "# Written by postbox provision --from-database. docs/guides/provision.md has all keys; what is not\n"
     "# here has its default. Who may publish and subscribe is not in a database: add publishers "
     "to\n"
     "# topics and subscribers to subscriptions, and project_number for the rights of dead "
