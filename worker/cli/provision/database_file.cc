@@ -21,10 +21,11 @@ namespace postbox::cli {
 namespace {
 
 constexpr char kHead[] =
-    "# Written by postbox provision --from-database. docs/guides/provision.md has all keys; one\n"
-    "# that is absent has its default. Who may publish and subscribe is not in a database: add\n"
-    "# publishers to topics and subscribers to subscriptions, and project_number for the rights\n"
-    "# of dead letters.\n";
+    "# Written by postbox provision --from-database. docs/provision.md has all keys; what is not\n"
+    "# here has its default. Who may publish and subscribe is not in a database: add publishers "
+    "to\n"
+    "# topics and subscribers to subscriptions, and project_number for the rights of dead "
+    "letters.\n";
 
 // The topic of a subscription as its name tells it by the convention, or "".
 std::string TopicByName(const std::string& subscription, const std::set<std::string>& topics) {

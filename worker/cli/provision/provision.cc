@@ -206,7 +206,7 @@ int RunFile(const ProvisionOptions& options) {
   const Desired desired = ReadDesired(*document, place.project, directory, &problems);
   for (const std::string& line : problems.lines()) Fail(line);
   if (!problems.lines().empty())
-    return Fail("nothing was changed", "docs/guides/provision.md has the format");
+    return Fail("nothing was changed", "docs/provision.md has the format");
   for (const std::string& warning : desired.warnings) Warn(warning);
   if (!options.print.empty()) {
     const std::string printed =
