@@ -1,4 +1,4 @@
-# Erasing what is stored of a person while others are emitted, published and applied: the SQL of docs/erasure.md, as it stands there. Nothing of
+# Erasing what is stored of a person while others are emitted, published and applied: the SQL of docs/guides/erase-personal-data.md, as it stands there. Nothing of
 # the person is left in any table, and nothing of the others is lost.
 use strict;
 use warnings;
@@ -11,7 +11,7 @@ use Postbox::Test;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $guide = slurp_file("$ENV{POSTBOX_BUILD_DIR}/tree/docs/erasure.md");
+my $guide = slurp_file("$ENV{POSTBOX_BUILD_DIR}/tree/docs/guides/erase-personal-data.md");
 my @steps = $guide =~ /^```sql\n(.*?)^```$/msg;
 is(scalar(@steps), 2, 'the guide has a step for the database that emits, and one for each that consumes');
 

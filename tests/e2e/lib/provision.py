@@ -333,7 +333,7 @@ def prints(operator):
         done = subprocess.run(["terraform", "fmt", "-check", "-diff", "-"], input=terraform, text=True, capture_output=True, check=False,
                               env={**os.environ, "CHECKPOINT_DISABLE": "1"})
         check(f"terraform fmt reads it and has nothing to change {done.stdout if done.returncode else ''}{done.stderr if done.returncode else ''}", done.returncode, 0)
-    example = re.search(r"```yaml\n(.*?)```", (ROOT / "docs/provision.md").read_text("utf-8"), re.DOTALL)[1]
+    example = re.search(r"```yaml\n(.*?)```", (ROOT / "docs/guides/provision.md").read_text("utf-8"), re.DOTALL)[1]
     (operator.bed.directory / "order-event.avsc").write_text(json.dumps(AVRO))
     out, errors = operator.run(operator.file(example), "--print", "gcloud")
     check("the example of the documentation is good, without a warning", ("topics create shop.order.events" in out, errors), (True, ""))

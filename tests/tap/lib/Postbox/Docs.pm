@@ -11,7 +11,7 @@ use Test::More;
 
 our @EXPORT = qw(sql_of);
 
-# sql_of('docs/clients.md', 'The tables'): the blocks of SQL of a section, in order, without those of the sections below it.
+# sql_of('docs/guides/clients.md', 'The tables'): the blocks of SQL of a section, in order, without those of the sections below it.
 sub sql_of
 {
 	my ($document, $heading) = @_;
