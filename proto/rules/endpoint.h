@@ -40,7 +40,7 @@ inline bool ParseAddress(std::string_view text, std::string_view default_port, s
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte <= 0x20 || byte >= 0x7F || c == '/' || c == '?' || c == '#' || c == '@' || c == '\\') {
-      *error = "endpoint may not have a path, blanks or other characters than host and port";
+      *error = "endpoint may contain only a host and a port, no path or blanks";
       return false;
     }
   }

@@ -44,9 +44,9 @@ TEST(EndpointTest, WhatIsNoEndpointIsRefusedWithTheReason) {
   expect("localhost:65536", "port from 1 to 65535");
   expect("localhost:80a", "port from 1 to 65535");
   expect("localhost:", "port from 1 to 65535");
-  expect("https://host/path", "may not have a path");
-  expect("host name:80", "may not have a path, blanks");
-  expect("user@host:80", "may not have a path");
+  expect("https://host/path", "only a host and a port");
+  expect("host name:80", "only a host and a port");
+  expect("user@host:80", "only a host and a port");
   expect("ftp://host:21", "must begin with http:// or https://");
   expect("::1:8085", "[address]:port");
   expect("[::1:8085", "[address]:port");

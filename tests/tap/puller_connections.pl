@@ -92,7 +92,7 @@ subtest 'how many connections it needs is the first thing that it says' => sub {
 	my $puller = start_pull($node->connstr('postgres'));
 	puller_says($puller, qr/subscription started/, 'it starts');
 	my @lines = split /\n/, $puller->{output};
-	like($lines[0], qr/needs connections to the database.* one=?.*each applier/, 'in general in the first line');
+	like($lines[0], qr/opens connections to the database.* one=?.*each applier/, 'in general in the first line');
 	like($puller->{output}, qr/connections=2 at_most=3 .*appliers=2/, 'and in numbers when it knows its subscriptions');
 	wait_connected();
 	is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'postbox pull%'}), '2', 'it has what it needs');

@@ -98,7 +98,7 @@ subtest 'a version in a foreign body that is something else' => sub {
 	is($node->safe_psql('postgres', 'SELECT id, text, version FROM reading.noted'), '6|x|7', 'a projection takes the version of the aggregate only');
 	is($node->safe_psql('postgres', q{SELECT event_id, split_part(error, ' (', 1) FROM postbox.dead_letter ORDER BY event_id}),
 		"2|member version of the JSON body is not a bigint\n4|event has no version\n5|member version of the JSON body is not a bigint", 'the others say why');
-	puller_says($puller, qr/an event has no version: the member version of its JSON body is no number.*event_id=1\b/, 'the log names what was left alone');
+	puller_says($puller, qr/an event has no version: the member version of its JSON body is not a number.*event_id=1\b/, 'the log names what was left alone');
 };
 
 stop_puller($puller);

@@ -132,7 +132,7 @@ subtest 'status and doctor answer on a standby, and say that it is one' => sub {
 	is(scalar @{ $json->{subscriptions} }, 1, 'and of subscriptions');
 	my ($code, $out, $err) = postbox($standby, 'status');
 	is($code, 0, 'postbox status answers in text') or diag($err);
-	like($out, qr/^a standby: what its primary had committed at 20\S+; what only workers of the primary know is not known here$/m, 'and says so');
+	like($out, qr/^standby: shows what its primary had committed at 20\S+; what only the workers of the primary know is missing$/m, 'and says so');
 	($code, $out, $err) = postbox($standby, 'doctor', '--offline');
 	like($out, qr/this server is a standby/, 'postbox doctor answers') or diag($err);
 	unlike($out, qr/has failed|not checked|recovery/, 'without an error of its own');
@@ -173,7 +173,7 @@ subtest 'promotion publishes what the old primary has left behind' => sub {
 	like(finding($standby, 'standby'), qr/are shown as they were on the primary at an unknown time \(nothing has been replayed since this server started\); /, 'so says doctor()');
 	is(finding($standby, 'subscriptions'), "warning: $no_report", 'and checks the rest');
 	my (undef, $out) = postbox($standby, 'status');
-	like($out, qr/^a standby: what its primary had committed at a time that is not known; /m, 'and so does postbox status');
+	like($out, qr/^standby: shows what its primary had committed at an unknown time; /m, 'and so does postbox status');
 	is(status($standby)->{known_until}, undef, 'and the JSON');
 	$standby->promote;
 	wait_published($standby, 'postgres', 15);

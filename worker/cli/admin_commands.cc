@@ -14,50 +14,58 @@ namespace {
 // Of the commands that need no database if they are told where Pub/Sub is.
 void AddPlace(CLI::App* command, PlaceOptions* options) {
   command->add_option("--project", options->project,
-                      "Project that completes short names; without it the database is asked for "
-                      "postbox.project_id and postbox.endpoint");
-  command->add_option("--endpoint", options->endpoint,
-                      "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
-                      "what the database says if it is asked, else PUBSUB_EMULATOR_HOST, else "
-                      "Google");
+                      "Project that completes short names (default: postbox.project_id of the "
+                      "database, which then also gives postbox.endpoint)");
+  command->add_option(
+      "--endpoint", options->endpoint,
+      "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: postbox.endpoint "
+      "of the database if it is asked for the project, else PUBSUB_EMULATOR_HOST, else Google");
   command->add_option("--dsn", options->dsn, kDsnHelp);
 }
 
 Command AddDoctor(CLI::App* app) {
   auto options = std::make_shared<DoctorOptions>();
   CLI::App* doctor = app->add_subcommand(
-      "doctor", "Check the database, Pub/Sub and what connects them; say what to do");
+      "doctor",
+      "Check the database, Pub/Sub and the connection to both, with a remedy for each problem");
   doctor->add_option("--dsn", options->dsn, kDsnHelp);
   doctor->add_option("--endpoint", options->endpoint, kEndpointHelp);
   doctor->add_option("--project", options->project, kProjectHelp);
-  doctor->add_flag("--offline", options->offline, "Leave Pub/Sub out");
-  doctor->add_flag("--json", options->json, "Write one JSON object");
-  doctor->add_flag("--strict", options->strict, "Exit with status 1 after warnings, too");
+  doctor->add_flag("--offline", options->offline,
+                   "Check the database only, and make no call to Pub/Sub");
+  doctor->add_flag("--json", options->json, "Print one JSON object instead of text");
+  doctor->add_flag("--strict", options->strict, "Exit with status 1 also if there is a warning");
   doctor->footer(
-      "Exit status: 0 if there is no error, 1 if there is one, 2 if the command line is wrong.\n\n"
-      "Example:\n  postbox doctor --dsn \"host=db dbname=shop user=shop_monitor\"");
+      "Exit status: 0 if there is no error, 1 if there is one (with --strict, also for a warning), "
+      "2 if the command line is wrong.\n\n"
+      "Example:\n"
+      "  postbox doctor --dsn \"host=db dbname=shop user=shop_monitor\"");
   return {doctor, [options] { return RunDoctor(*options); }};
 }
 
 Command AddStatus(CLI::App* app) {
   auto options = std::make_shared<StatusOptions>();
   CLI::App* status = app->add_subcommand(
-      "status", "Show publications, subscriptions and workers of a database, the worst first");
+      "status", "Show publications, subscriptions and workers of a database, problems first");
   status->add_option("--dsn", options->dsn, kDsnHelp);
-  status->add_flag("--json", options->json, "Write one JSON object");
-  status->footer("Example:\n  postbox status --dsn \"host=db dbname=shop user=shop_monitor\"");
+  status->add_flag("--json", options->json, "Print one JSON object instead of text");
+  status->footer(
+      "Example:\n"
+      "  postbox status --dsn \"host=db dbname=shop user=shop_monitor\"");
   return {status, [options] { return RunStatus(*options); }};
 }
 
 Command AddTop(CLI::App* app) {
   auto options = std::make_shared<StatusOptions>();
-  CLI::App* top =
-      app->add_subcommand("top", "Show the same in a terminal, again and again; q ends it");
+  CLI::App* top = app->add_subcommand(
+      "top", "Watch publications, subscriptions and workers in a terminal; q quits");
   top->add_option("--dsn", options->dsn, kDsnHelp);
-  top->add_option("--interval", options->interval, "Seconds between two looks")
+  top->add_option("--interval", options->interval, "Seconds between two refreshes")
       ->capture_default_str()
       ->check(CLI::Range(1, 3600));
-  top->footer("Example:\n  postbox top --interval 5 --dsn \"host=db dbname=shop\"");
+  top->footer(
+      "Example:\n"
+      "  postbox top --interval 5 --dsn \"host=db dbname=shop\"");
   return {top, [options] { return RunTop(*options); }};
 }
 
@@ -65,33 +73,45 @@ Command AddTopics(CLI::App* app) {
   auto options = std::make_shared<ListOptions>();
   CLI::App* topics = app->add_subcommand("topics", "List the topics of the project");
   AddPlace(topics, &options->broker);
-  topics->add_flag("--json", options->json, "Write a JSON object for each, one a line");
-  topics->footer("Example:\n  postbox topics --project my-project");
+  topics->add_flag("--json", options->json, "Print one JSON object per line instead of a table");
+  topics->footer(
+      "Example:\n"
+      "  postbox topics --project my-project");
   return {topics, [options] { return RunTopics(*options); }};
 }
 
 Command AddSubscriptions(CLI::App* app) {
   auto options = std::make_shared<ListOptions>();
   CLI::App* subscriptions = app->add_subcommand(
-      "subscriptions", "List the Pub/Sub subscriptions of the project, and what they are like");
+      "subscriptions", "List the Pub/Sub subscriptions of the project with their properties");
   AddPlace(subscriptions, &options->broker);
-  subscriptions->add_flag("--json", options->json, "Write a JSON object for each, one a line");
-  subscriptions->footer("Example:\n  postbox subscriptions --project my-project --json");
+  subscriptions->add_flag("--json", options->json,
+                          "Print one JSON object per line instead of a table");
+  subscriptions->footer(
+      "Example:\n"
+      "  postbox subscriptions --project my-project --json");
   return {subscriptions, [options] { return RunSubscriptions(*options); }};
 }
 
 Command AddPublish(CLI::App* app) {
   auto options = std::make_shared<PublishOptions>();
   CLI::App* publish =
-      app->add_subcommand("publish", "Publish one message, to try something out, and print its id");
+      app->add_subcommand("publish", "Publish one message for a test, and print its id");
   AddPlace(publish, &options->broker);
-  publish->add_option("TOPIC", options->topic, "Topic, as an id or projects/...")->required();
-  publish->add_option("--data", options->data, "The data (default: what standard input has)");
-  publish->add_option("--key", options->key, "Ordering key");
-  publish->add_option("--attribute", options->attributes, "An attribute; repeat for several")
+  publish
+      ->add_option("TOPIC", options->topic,
+                   "Topic: an id, or a full name projects/PROJECT/topics/ID")
+      ->required();
+  publish->add_option("--data", options->data,
+                      "Data of the message (default: standard input up to its end)");
+  publish->add_option("--key", options->key, "Ordering key of the message (default: none)");
+  publish
+      ->add_option("--attribute", options->attributes,
+                   "Attribute of the message; repeat for several")
       ->type_name("NAME=VALUE");
   publish->footer(
-      "Example:\n  postbox publish shop.order.events --key 7 --data '{\"total\": 1}' --attribute "
+      "Example:\n"
+      "  postbox publish shop.order.events --key 7 --data '{\"total\": 1}' --attribute "
       "event_type=order.created");
   return {publish, [options] { return RunPublish(*options); }};
 }
@@ -99,76 +119,82 @@ Command AddPublish(CLI::App* app) {
 Command AddTail(CLI::App* app) {
   auto options = std::make_shared<TailOptions>();
   CLI::App* tail = app->add_subcommand(
-      "tail", "Show the messages of a subscription as JSON, one a line, until Ctrl-C");
+      "tail", "Print the messages of a subscription, one JSON object per line, until Ctrl-C");
   AddPlace(tail, &options->broker);
-  tail->add_option("SUBSCRIPTION", options->subscription, "Subscription, as an id or projects/...")
+  tail->add_option("SUBSCRIPTION", options->subscription,
+                   "Subscription: an id, or a full name projects/PROJECT/subscriptions/ID")
       ->required();
-  tail->add_flag(
-      "--ack", options->ack,
-      "Acknowledge them: they are not delivered again (default: they are given back at the "
-      "end)");
-  tail->add_option("--count", options->count, "End after so many messages")
+  tail->add_flag("--ack", options->ack,
+                 "Acknowledge the messages, so that they are not delivered again (default: they "
+                 "are given back at the end)");
+  tail->add_option("--count", options->count, "End after this many messages (default: no limit)")
       ->check(CLI::Range(1, 1000000));
   tail->footer(
-      "Other consumers of the subscription do not get a message while it is held. Use one of its "
-      "own for trying something out.\n\n"
-      "Example:\n  postbox tail shop.order.events.shop-try --count 1");
+      "Other consumers of the subscription do not receive a message while this command holds it. "
+      "Use a separate subscription for tests.\n\n"
+      "Example:\n"
+      "  postbox tail shop.order.events.shop-try --count 1");
   return {tail, [options] { return RunTail(*options); }};
 }
 
 Command AddSeek(CLI::App* app) {
   auto options = std::make_shared<SeekOptions>();
   CLI::App* seek =
-      app->add_subcommand("seek", "Set a subscription back, or forward, to a time or a snapshot");
+      app->add_subcommand("seek", "Move a subscription back or forward to a time or a snapshot");
   AddPlace(seek, &options->broker);
-  seek->add_option("SUBSCRIPTION", options->subscription, "Subscription, as an id or projects/...")
+  seek->add_option("SUBSCRIPTION", options->subscription,
+                   "Subscription: an id, or a full name projects/PROJECT/subscriptions/ID")
       ->required();
-  CLI::Option_group* to = seek->add_option_group("to", "Where to; one of them");
-  to->add_option("--time", options->time, "Messages of this time or later come again")
+  CLI::Option_group* to = seek->add_option_group("to", "Target");
+  to->add_option(
+        "--time", options->time,
+        "Messages published before this time count as acknowledged, later ones as not acknowledged")
       ->type_name("RFC3339");
-  to->add_option("--snapshot", options->snapshot, "What was not acknowledged then comes again");
+  to->add_option("--snapshot", options->snapshot,
+                 "Snapshot, as an id or projects/...: messages count as acknowledged if they were "
+                 "when it was created");
   to->require_option(1);
   seek->footer(
-      "Messages that were acknowledged come again only if the subscription or its topic retains "
-      "them. The inbox makes each event take effect once within its retention.\n\n"
-      "Example:\n  postbox seek shop.order.events.shop-reader --time 2026-01-31T12:00:00Z");
+      "Acknowledged messages are delivered again only if the subscription or its topic retains "
+      "them. An inbox applies an event that is delivered again only once within its retention.\n\n"
+      "Example:\n"
+      "  postbox seek shop.order.events.shop-reader --time 2026-01-31T12:00:00Z");
   return {seek, [options] { return RunSeek(*options); }};
 }
 
 Command AddProvision(CLI::App* app) {
   auto options = std::make_shared<ProvisionOptions>();
   CLI::App* provision = app->add_subcommand(
-      "provision",
-      "Create and change topics, subscriptions, schemas and rights as a file describes them");
+      "provision", "Create and update topics, subscriptions, schemas and IAM rights from a file");
   CLI::Option* file =
-      provision->add_option("--file", options->file, "YAML or JSON; - is standard input")
+      provision
+          ->add_option("--file", options->file, "File to read, YAML or JSON; - is standard input")
           ->type_name("FILE");
   provision->add_option("--project", options->place.project,
-                        "Project (default: project of the file; without it the database is asked "
-                        "for postbox.project_id and postbox.endpoint)");
-  provision->add_option("--endpoint", options->place.endpoint,
-                        "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
-                        "what the database says if it is asked, else PUBSUB_EMULATOR_HOST, else "
-                        "Google");
+                        "Project (default: project of the file, else postbox.project_id of the "
+                        "database, which then also gives postbox.endpoint)");
+  provision->add_option(
+      "--endpoint", options->place.endpoint,
+      "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: postbox.endpoint "
+      "of the database if it is asked for the project, else PUBSUB_EMULATOR_HOST, else Google");
   provision->add_option("--dsn", options->place.dsn, kDsnHelp);
   CLI::Option* dry_run = provision->add_flag("--dry-run", options->dry_run,
-                                             "Print the differences, and change nothing");
-  CLI::Option* skip =
-      provision->add_flag("--skip-unsupported", options->skip_unsupported,
-                          "Leave out what the server does not implement, with a warning for each");
-  CLI::Option* print =
-      provision
-          ->add_option("--print", options->print,
-                       "Write all that the file describes as commands of gcloud, or for Terraform; "
-                       "no server is asked")
-          ->check(CLI::IsMember({"gcloud", "terraform"}))
-          ->excludes(dry_run)
-          ->excludes(skip);
+                                             "Print the differences and change nothing");
+  CLI::Option* skip = provision->add_flag(
+      "--skip-unsupported", options->skip_unsupported,
+      "Skip what the server does not implement, with a warning for each, instead of failing");
+  CLI::Option* print = provision
+                           ->add_option("--print", options->print,
+                                        "Print commands of gcloud or a configuration for Terraform "
+                                        "that create everything in the file; no server is asked")
+                           ->check(CLI::IsMember({"gcloud", "terraform"}))
+                           ->excludes(dry_run)
+                           ->excludes(skip);
   CLI::Option* from_database =
       provision
           ->add_flag("--from-database", options->from_database,
-                     "Write such a file from the publications and subscriptions of the database, "
-                     "to --file, which must be new, or to standard output")
+                     "Write a file for the publications and subscriptions of the database: to "
+                     "--file, which must not exist, or to standard output")
           ->excludes(dry_run)
           ->excludes(skip)
           ->excludes(print);
@@ -176,36 +202,48 @@ Command AddProvision(CLI::App* app) {
     if (file->empty() && from_database->empty()) throw CLI::RequiredError("--file");
   });
   provision->footer(
-      "It never deletes anything and takes no right from anybody. What Pub/Sub cannot change is "
-      "refused before anything is changed. A run that was interrupted is completed by the next "
-      "one.\n\n"
-      "Exit status: 0 if all is as the file describes it, 1 after an error, 2 if the command line "
-      "is wrong, 3 if --dry-run has found differences.\n\n"
-      "Example:\n  postbox provision --from-database --dsn \"host=db dbname=shop\" --file "
-      "shop.yaml\n"
+      "It never deletes anything and revokes no right. A change that Pub/Sub does not allow is "
+      "refused before anything is changed. If a run is interrupted, the next one completes it.\n\n"
+      "Exit status: 0 if everything is as the file describes it, 1 after an error, 2 if the "
+      "command line is wrong, 3 if --dry-run found differences.\n\n"
+      "Example:\n"
+      "  postbox provision --from-database --dsn \"host=db dbname=shop\" --file shop.yaml\n"
       "  postbox provision --file shop.yaml --dry-run");
   return {provision, [options] { return RunProvision(*options); }};
 }
 
 void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
   CLI::App* snapshot = app->add_subcommand(
-      "snapshot", "Create or delete a snapshot of what a subscription has acknowledged");
+      "snapshot", "Create or delete a snapshot of the acknowledgements of a subscription");
   snapshot->require_subcommand(1);
   snapshot->footer(
-      "Example:\n  postbox snapshot create before-the-release shop.order.events.shop-reader\n"
+      "Example:\n"
+      "  postbox snapshot create before-the-release shop.order.events.shop-reader\n"
       "  postbox snapshot delete before-the-release");
   auto made = std::make_shared<SnapshotOptions>();
-  CLI::App* create = snapshot->add_subcommand("create", "Create a snapshot");
+  CLI::App* create = snapshot->add_subcommand(
+      "create", "Create a snapshot, which Pub/Sub keeps for 7 days at most, and print until when");
   AddPlace(create, &made->broker);
-  create->add_option("SNAPSHOT", made->snapshot, "Its name")->required();
-  create->add_option("SUBSCRIPTION", made->subscription, "Of this subscription")->required();
+  create
+      ->add_option("SNAPSHOT", made->snapshot,
+                   "Snapshot: an id, or a full name projects/PROJECT/snapshots/ID")
+      ->required();
+  create
+      ->add_option("SUBSCRIPTION", made->subscription,
+                   "Subscription: an id, or a full name projects/PROJECT/subscriptions/ID")
+      ->required();
   create->footer(
-      "Example:\n  postbox snapshot create before-the-release shop.order.events.shop-reader");
+      "Example:\n"
+      "  postbox snapshot create before-the-release shop.order.events.shop-reader");
   auto gone = std::make_shared<SnapshotOptions>();
   CLI::App* drop = snapshot->add_subcommand("delete", "Delete a snapshot");
   AddPlace(drop, &gone->broker);
-  drop->add_option("SNAPSHOT", gone->snapshot, "Its name")->required();
-  drop->footer("Example:\n  postbox snapshot delete before-the-release");
+  drop->add_option("SNAPSHOT", gone->snapshot,
+                   "Snapshot: an id, or a full name projects/PROJECT/snapshots/ID")
+      ->required();
+  drop->footer(
+      "Example:\n"
+      "  postbox snapshot delete before-the-release");
   commands->push_back({create, [made] { return RunSnapshotCreate(*made); }});
   commands->push_back({drop, [gone] { return RunSnapshotDelete(*gone); }});
 }

@@ -10,13 +10,14 @@
 namespace postbox::cli {
 
 inline constexpr char kDsnHelp[] =
-    "Connection string or URI of the database; what it leaves out is taken from PGHOST, "
-    "PGDATABASE, PGUSER, PGPASSFILE, PGSERVICE and the other variables of libpq";
+    "Connection string or URI of the database, as libpq reads it (default: PGHOST, PGDATABASE, "
+    "PGUSER, PGPASSFILE, PGSERVICE and the other variables of libpq, which also complete it)";
 inline constexpr char kEndpointHelp[] =
     "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: postbox.endpoint of "
     "the database, else PUBSUB_EMULATOR_HOST, else Google";
 inline constexpr char kProjectHelp[] =
-    "Project that completes short names (default: postbox.project_id of the database)";
+    "Project that completes short names of topics and subscriptions (default: postbox.project_id "
+    "of the database)";
 
 struct Command {
   const CLI::App* app;

@@ -35,6 +35,45 @@ constexpr char kFaultHelp[] =
     "[,ordering-key=KEY][,attribute=KEY:VALUE][,message=TEXT]"
     "[,action=status|delay|abort-stream|stall|ping-silence|ack-error|big-trailer]"
     "[,error-info=TEXT][,partial][,trailer-bytes=N]";
+constexpr char kEmulatorFooter[] =
+    "Options of --subscription:\n"
+    "  ordered                     messages of one ordering key are delivered in order\n"
+    "  exactly-once                exactly-once delivery\n"
+    "  retain-acked                acknowledged messages are kept, so that a seek can deliver them "
+    "again\n"
+    "  ack-deadline=SECONDS        10 to 600 (default: 10)\n"
+    "  retry=MIN_MS:MAX_MS         redelivery backoff in milliseconds, 0 to 600000 (default: "
+    "none)\n"
+    "  dead-letter=TOPIC:ATTEMPTS  topic for messages after this many deliveries, 5 to 100\n"
+    "  filter=EXPRESSION           the last option, since it may contain commas\n\n"
+    "Example:\n"
+    "  postbox emulator --subscription "
+    "catalog.video.events.catalog-reader=catalog.video.events,ordered";
+constexpr char kFaultFooter[] =
+    "Faults are tried in the order in which they were added; the first one that matches a call has "
+    "an effect. No value may contain a comma.\n\n"
+    "Keys of a fault:\n"
+    "  rpc=NAME             the call, such as Publish or StreamingPull (default: every call)\n"
+    "  code=CODE            status as a gRPC name or number (default: UNAVAILABLE)\n"
+    "  message=TEXT         text of the status (default: injected fault)\n"
+    "  count=N              how many times it takes effect (default: 0, no limit)\n"
+    "  skip=N               matching calls that it leaves alone first (default: 0)\n"
+    "  probability=P        above 0, at most 1 (default: 1)\n"
+    "  latency-ms=N         delay of the call in milliseconds (default: 0)\n"
+    "  after-effect         the call takes effect before it is delayed or fails\n"
+    "  ordering-key=KEY     only calls with a message that has this ordering key\n"
+    "  attribute=KEY:VALUE  only calls with a message that has this attribute; without VALUE, any "
+    "value\n"
+    "  action=status        the call fails with the code (the default)\n"
+    "  action=delay         only the latency (the default with latency-ms and no code)\n"
+    "  action=abort-stream  a stream ends with the code when it is about to send messages\n"
+    "  action=stall         a stream sends nothing and ignores requests until --clear\n"
+    "  action=ping-silence  a stream does not answer pings\n"
+    "  action=ack-error     ack ids fail with error-info, every second one with partial\n"
+    "  action=big-trailer   the call fails with the code and trailer-bytes=N more bytes of "
+    "trailers\n\n"
+    "Example:\n"
+    "  postbox emulator-fault --endpoint 127.0.0.1:8085 rpc=Publish,code=UNAVAILABLE,count=3";
 
 // NAME=FILE. The file is an absolute path, so a name may have an equals sign, but none before a
 // slash.
@@ -55,7 +94,8 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
       "pull", "Receive the messages of subscriptions and apply them in the database");
   pull->add_option("--dsn", options->dsn, cli::kDsnHelp);
   pull->add_option("--subscription", options->subscriptions,
-                   "Name in postbox.subscription; repeat for several (default: all enabled)");
+                   "Name of a row of postbox.subscription to pull, if it is enabled; repeat for "
+                   "several (default: all that are enabled)");
   pull->add_option("--endpoint", options->endpoint, cli::kEndpointHelp);
   pull->add_option("--project", options->project, cli::kProjectHelp);
   pull->add_option_function<std::vector<std::string>>(
@@ -63,40 +103,51 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
           [options](const std::vector<std::string>& files) {
             for (const std::string& file : files) TakeCredentialFile(file, options);
           },
-          "Absolute path of a file on this machine for a credential that a subscription names, "
-          "whatever the database says of it; repeat for several")
+          "Read the credential NAME from FILE, an absolute path on this machine, whatever its kind "
+          "and file in the database; repeat for several. A NAME that the database does not have is "
+          "an error at the start")
       ->type_name("NAME=FILE");
   pull->add_option("--grace-period", options->grace_period_seconds,
-                   "Seconds from SIGTERM to the end, whatever does not answer; 2 at least")
+                   "Seconds from SIGTERM or SIGINT to the end of the process, even if the database "
+                   "or Pub/Sub does not answer; 0 and 1 count as 2")
       ->capture_default_str()
       ->check(CLI::Range(0, 3600));
-  pull->add_option("--log-format", options->log_format, "Format of the log on standard error")
+  pull->add_option(
+          "--log-format", options->log_format,
+          "Format of the log on standard error: key=value text, or one JSON object per line")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}));
   pull->footer(
-      "It needs one connection to the database for the configuration, one for each subscription, "
-      "and more, one for each applier at most (4 by default), while there is work for them. A "
-      "pooler must have room for them.\n\n"
-      "Example:\n  postbox pull --dsn \"host=db dbname=reader user=reader\" --project my-project");
+      "It opens one connection to the database for the configuration, one for each subscription, "
+      "and, while there is work for them, up to one for each applier of a subscription (4 by "
+      "default). A pooler must have room for them.\n\n"
+      "SIGHUP reloads the configuration, which is also read every 10 seconds.\n\n"
+      "Exit status: 0 after SIGTERM or SIGINT, 1 after an error, 2 if the command line is "
+      "wrong.\n\n"
+      "Example:\n"
+      "  postbox pull --dsn \"host=db dbname=reader user=reader\" --project my-project");
   return pull;
 }
 
 void AddEmulatorTls(CLI::App* emulator, postbox::emulator::EmulatorOptions* options) {
-  CLI::Option* certificate = emulator->add_option("--tls-cert", options->tls.certificate_file,
-                                                  "Certificate (PEM): serve TLS, not plain text");
+  CLI::Option* certificate =
+      emulator->add_option("--tls-cert", options->tls.certificate_file,
+                           "Certificate (PEM); with it the port serves TLS instead of plain text");
   CLI::Option* key =
       emulator->add_option("--tls-key", options->tls.key_file, "Private key (PEM) of --tls-cert");
   certificate->needs(key)->type_name("FILE");
   key->needs(certificate)->type_name("FILE");
   emulator
       ->add_option("--trust", options->accounts,
-                   "Service account that may call, and its public key or certificate (PEM); others "
-                   "may not; repeat for several. The file is read at each call")
+                   "Service account whose self-signed tokens are accepted, and its public key or "
+                   "certificate (PEM), which is read at each call; repeat for several. Calls "
+                   "without an accepted token are refused")
       ->type_name("EMAIL=FILE")
       ->needs(certificate);
   emulator
-      ->add_option("--tls-host", options->hosts,
-                   "Name of this service in the audience of tokens; repeat for several")
+      ->add_option(
+          "--tls-host", options->hosts,
+          "Host name that the audience of a self-signed token may have; repeat for several")
       ->type_name("HOST")
       ->capture_default_str();
 }
@@ -106,37 +157,42 @@ void AddEmulatorQuotas(CLI::App* emulator, postbox::emulator::PublishRates* rate
     emulator->add_option(name, *rate, help)->type_name("BYTES")->check(CLI::NonNegativeNumber);
   };
   add("--key-throughput", &rates->key,
-      "Bytes that one ordering key may publish in a second; Google's limit is 1000000 (default: no "
-      "limit)");
+      "Bytes per second that may be published with one ordering key; more is refused with "
+      "RESOURCE_EXHAUSTED; Google's limit is 1000000 (default: 0, no limit)");
   add("--topic-throughput", &rates->topic,
-      "Bytes that may be published to one topic in a second (default: no limit)");
+      "Bytes per second that may be published to one topic; more is refused with "
+      "RESOURCE_EXHAUSTED (default: 0, no limit)");
   add("--throughput", &rates->all,
-      "Bytes that may be published to all topics together in a second (default: no limit)");
+      "Bytes per second that may be published to all topics together; more is refused with "
+      "RESOURCE_EXHAUSTED (default: 0, no limit)");
 }
 
 void AddEmulatorIam(CLI::App* emulator, postbox::emulator::EmulatorOptions* options) {
   CLI::Option* enforce =
       emulator
           ->add_flag("--enforce-iam", options->enforce_iam,
-                     "Let callers do only what the IAM policies of topics, subscriptions and "
-                     "snapshots give them")
+                     "Allow callers only what the IAM policies of topics, subscriptions and "
+                     "snapshots grant them (default: every caller may do everything); needs "
+                     "--trust or --auth-port, too")
           ->needs("--tls-cert");
   emulator
-      ->add_option("--iam-admin", options->administrators,
-                   "Account that may do everything, policies included; repeat for several")
+      ->add_option(
+          "--iam-admin", options->administrators,
+          "Account that may do everything, including changes of policies; repeat for several")
       ->type_name("EMAIL")
       ->needs(enforce);
 }
 
 void AddEmulatorAuth(CLI::App* emulator, postbox::emulator::EmulatorOptions* options) {
   postbox::emulator::AuthOptions* auth = &options->auth;
-  CLI::Option* port = emulator
-                          ->add_option("--auth-port", auth->port,
-                                       "Serve tokens over HTTP on this port, 0 for a free one: "
-                                       "OAuth token endpoint, token exchange, IAM credentials, "
-                                       "metadata server. Calls without a token are refused then")
-                          ->check(CLI::Range(0, 65535))
-                          ->needs("--tls-cert");
+  CLI::Option* port =
+      emulator
+          ->add_option("--auth-port", auth->port,
+                       "Port of an HTTP server that issues tokens: OAuth token endpoint, token "
+                       "exchange, IAM credentials, metadata server; 0 takes a free one. Calls "
+                       "without an accepted token are refused (default: no such server)")
+          ->check(CLI::Range(0, 65535))
+          ->needs("--tls-cert");
   emulator
       ->add_option("--auth-user", auth->users,
                    "User whose refresh token is exchanged for tokens; repeat for several")
@@ -150,81 +206,100 @@ void AddEmulatorAuth(CLI::App* emulator, postbox::emulator::EmulatorOptions* opt
       ->needs(port);
   emulator
       ->add_option("--auth-impersonate", auth->impersonators,
-                   "Account or principal that may have tokens of another account; repeat for "
-                   "several")
+                   "Account or principal CALLER that may obtain tokens of the account EMAIL; "
+                   "repeat for several")
       ->type_name("CALLER=EMAIL")
       ->needs(port);
   emulator
       ->add_option("--auth-metadata", auth->metadata_account,
-                   "Account of the machine, which the metadata server has tokens of")
+                   "Account of the machine, whose tokens the metadata server issues (default: "
+                   "none, so there is no metadata server)")
       ->type_name("EMAIL")
       ->needs(port);
   emulator
-      ->add_option("--auth-metadata-scope", auth->metadata_scope,
-                   "Scopes of the machine, which "
-                   "its tokens have whatever is asked for")
+      ->add_option(
+          "--auth-metadata-scope", auth->metadata_scope,
+          "Scopes of the tokens that the metadata server issues, whatever scopes a request names")
       ->type_name("SCOPES")
       ->capture_default_str()
       ->needs(port);
-  emulator->add_option("--auth-token-life", auth->token_seconds, "Seconds that a token holds")
+  emulator
+      ->add_option("--auth-token-life", auth->token_seconds,
+                   "Seconds until an issued token expires")
       ->capture_default_str()
       ->check(CLI::Range(1, 3600))
       ->needs(port);
 }
 
+void AddEmulatorDelivery(CLI::App* emulator, postbox::emulator::EmulatorOptions* options) {
+  emulator
+      ->add_option("--delivery-delay", options->delivery_delay_ms,
+                   "Milliseconds between the response to a Publish call and the delivery of its "
+                   "messages, so that clients know an id before the message arrives")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 900));
+  emulator->add_flag("--deliver-twice", options->broker.deliver_twice,
+                     "Deliver every message a second time after its first acknowledgement");
+  emulator->add_flag(
+      "--release-on-disconnect", options->broker.release_on_disconnect,
+      "Redeliver the messages of a stream as soon as it ends (default: at their ack deadlines)");
+}
+
 CLI::App* AddEmulator(CLI::App* app, emulator::EmulatorOptions* options) {
-  CLI::App* emulator = app->add_subcommand("emulator", "Serve Pub/Sub until SIGTERM or SIGINT");
-  emulator->add_option("--host", options->host, "Address to listen on, or a name of it")
+  CLI::App* emulator = app->add_subcommand(
+      "emulator", "Run a Pub/Sub server for development and tests, until SIGTERM or SIGINT");
+  emulator->add_option("--host", options->host, "Address or host name to listen on")
       ->capture_default_str();
   emulator
-      ->add_option("--port", options->port,
-                   "Port to listen on; 0 takes a free one (default: 8085, or a free one if that is "
-                   "in use)")
+      ->add_option(
+          "--port", options->port,
+          "Port to listen on; 0 takes a free one (default: 8085, or a free one if 8085 is in use)")
       ->check(CLI::Range(0, 65535));
-  emulator->add_option("--project", options->project, "Project of the topics and subscriptions")
+  emulator
+      ->add_option("--project", options->project,
+                   "Project that completes short names of topics and subscriptions")
       ->capture_default_str();
-  emulator->add_option("--topic", options->topics, "Topic to create; repeat for several")
+  emulator
+      ->add_option("--topic", options->topics,
+                   "Topic to create at the start, as an id or projects/...; one that exists stays "
+                   "as it is; repeat for several")
       ->type_name("NAME");
   emulator
       ->add_option("--subscription", options->subscriptions,
-                   "Subscription to create, and its topics; repeat for several")
+                   "Subscription to create at the start, with its topic and dead-letter topic if "
+                   "they are missing; one that exists stays as it is; repeat for several. The "
+                   "options are listed below")
       ->type_name(
           "NAME=TOPIC[,ordered][,exactly-once][,retain-acked][,ack-deadline=SECONDS]"
           "[,retry=MIN_MS:MAX_MS][,dead-letter=TOPIC:ATTEMPTS][,filter=EXPRESSION]");
   options->broker.auto_create = true;
-  emulator->add_flag("--auto-create,!--no-auto-create", options->broker.auto_create,
-                     "Create a topic when something is published to it, or a subscription to it is "
-                     "created (the default)");
+  emulator->add_flag(
+      "--auto-create,!--no-auto-create", options->broker.auto_create,
+      "Create a missing topic when a message is published to it or a subscription to it is created "
+      "(the default); with --no-auto-create such calls fail with NOT_FOUND");
+  AddEmulatorDelivery(emulator, options);
   emulator
-      ->add_option("--delivery-delay", options->delivery_delay_ms,
-                   "Milliseconds between the answer to a Publish and the delivery of its messages, "
-                   "so that clients know an id before its message comes")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 900));
-  emulator->add_flag("--deliver-twice", options->broker.deliver_twice,
-                     "Deliver every message once more after its first acknowledgement");
-  emulator->add_flag("--release-on-disconnect", options->broker.release_on_disconnect,
-                     "Redeliver the messages of a stream when it ends, not at the ack deadline");
-  emulator
-      ->add_option("--data-dir", options->broker.data_directory,
-                   "Directory that keeps topics, subscriptions, snapshots, schemas and messages "
-                   "across restarts; it is made if there is none (default: all is in memory)")
+      ->add_option(
+          "--data-dir", options->broker.data_directory,
+          "Directory that keeps topics, subscriptions, snapshots, schemas, policies and messages "
+          "across restarts; created if it is missing (default: everything is in memory only)")
       ->type_name("DIR");
   AddEmulatorQuotas(emulator, &options->broker.publish_rates);
   AddEmulatorTls(emulator, options);
   AddEmulatorAuth(emulator, options);
   AddEmulatorIam(emulator, options);
-  emulator->add_option("--fault", options->faults, "Fault to start with; repeat for several")
+  emulator
+      ->add_option("--fault", options->faults,
+                   "Fault that is injected from the start; repeat for several. postbox "
+                   "emulator-fault --help explains the keys")
       ->type_name(kFaultHelp);
-  emulator->footer(
-      "Example:\n  postbox emulator --subscription "
-      "catalog.video.events.catalog-reader=catalog.video.events,ordered");
+  emulator->footer(kEmulatorFooter);
   return emulator;
 }
 
 CLI::App* AddEmulatorFault(CLI::App* app, emulator::FaultClientOptions* options) {
-  CLI::App* fault =
-      app->add_subcommand("emulator-fault", "Add faults to a running emulator, or clear them");
+  CLI::App* fault = app->add_subcommand(
+      "emulator-fault", "Inject faults into a running emulator, clear them, or print its counters");
   fault
       ->add_option_function<std::string>(
           "--endpoint",
@@ -234,21 +309,26 @@ CLI::App* AddEmulatorFault(CLI::App* app, emulator::FaultClientOptions* options)
               throw CLI::ValidationError("--endpoint", problem);
             }
           },
-          "HOST:PORT of the emulator, or http://HOST:PORT")
+          "HOST:PORT or http://HOST:PORT of the emulator; plain text only")
       ->required();
-  fault->add_option("fault", options->specs, "Faults to add")->type_name(kFaultHelp);
-  fault->add_flag("--clear", options->clear, "Clear all faults first");
-  fault->add_flag("--stats", options->stats, "Print the emulator's counters as JSON");
-  fault->footer(
-      "Example:\n  postbox emulator-fault --endpoint 127.0.0.1:8085 "
-      "rpc=Publish,code=UNAVAILABLE,count=3");
+  fault
+      ->add_option(
+          "fault", options->specs,
+          "Fault to add after those that are there; repeat for several. The keys are listed below")
+      ->type_name(kFaultHelp);
+  fault->add_flag("--clear", options->clear,
+                  "Remove all faults before the given ones are added; delayed calls and stalled "
+                  "streams continue");
+  fault->add_flag("--stats", options->stats,
+                  "Print the emulator's counters since its start as one JSON object");
+  fault->footer(kFaultFooter);
   return fault;
 }
 
 const CLI::App* AddCompletion(CLI::App* app, std::string* shell) {
   CLI::App* completion = app->add_subcommand(
-      "completion", "Print a script that makes a shell complete the command line of postbox");
-  completion->add_option("SHELL", *shell, "Shell that the script is for")
+      "completion", "Print a script for the completion of command lines in a shell");
+  completion->add_option("SHELL", *shell, "Shell to print the script for")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   completion->footer(
@@ -283,6 +363,9 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   KeepLinesOfFooters(app.get_formatter().get());  // subcommands take it over
+  app.footer(
+      "Each subcommand has its own --help.\n\n"
+      "Exit status: 0 on success, 1 after an error, 2 if the command line is wrong.");
 
   puller::PullOptions pull_options;
   emulator::EmulatorOptions emulator_options;

@@ -141,7 +141,7 @@ absl::StatusOr<Fault> ParseFault(absl::string_view spec) {
   if (!has_action && fault.code() == 0) {
     if (fault.latency_ms() == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("fault \"", spec, "\" does nothing: give action, code or latency-ms"));
+          absl::StrCat("fault \"", spec, "\" has no effect: give action, code or latency-ms"));
     }
     fault.set_action(Fault::DELAY);
   }

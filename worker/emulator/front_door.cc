@@ -113,11 +113,9 @@ std::string AnswerTo(std::string_view request) {
   const bool head = line.starts_with("HEAD ");
   const bool asks = head || line.starts_with("GET ");
   const bool root = line.find(" / ") != std::string_view::npos;
-  const std::string body =
-      asks && root
-          ? "Ok\n"
-          : "This is the Pub/Sub emulator of Postbox, which serves gRPC. GET / says that it "
-            "is there.\n";
+  const std::string body = asks && root ? "Ok\n"
+                                        : "This is the Pub/Sub emulator of Postbox, which serves "
+                                          "gRPC. GET / is a health check.\n";
   return absl::StrCat("HTTP/1.1 ", asks && root ? "200 OK" : "404 Not Found",
                       "\r\nContent-Type: text/plain\r\nContent-Length: ", body.size(),
                       "\r\nConnection: close\r\n\r\n", head ? "" : body);

@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<AuthServer>> StartAuthentication(const EmulatorOp
   if (accounts.empty() && !options.auth.port) {
     if (!options.enforce_iam) return nullptr;
     return absl::InvalidArgumentError(
-        "--enforce-iam needs to know who calls: give --trust or --auth-port");
+        "--enforce-iam needs the identity of callers: pass --trust or --auth-port");
   }
   if (options.enforce_iam) {
     tls->administrators.emplace(options.administrators.begin(), options.administrators.end());

@@ -216,7 +216,7 @@ void WarnOfUnused(const PullOptions& options, const QueryResult& configuration) 
   }
   for (const auto& [name, file] : options.credentials) {
     if (used.contains(name)) continue;
-    LogWarn("no subscription that is enabled here has this credential",
+    LogWarn("no enabled subscription uses this credential",
             {{"credential", name}, {"hint", "see --credential and --subscription"}});
   }
 }
@@ -229,8 +229,9 @@ std::string ChooseCredential(const Credentials& credentials, const std::string& 
   if (found == credentials.end()) return NoCredential(name);
   const auto& [kind, file] = found->second;
   if (kind == "key") {
-    return "credential \"" + name + "\" has its secret in the database, which is not for postbox " +
-           "pull; let it be of kind file, or give it a file with --credential";
+    return "credential \"" + name +
+           "\" has its secret in the database, which postbox pull cannot use; " +
+           "change it to kind file, or pass a file with --credential";
   }
   if (kind == "file") config->credential.file = file;
   config->credential.metadata_server = kind == "metadata";

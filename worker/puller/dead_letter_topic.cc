@@ -133,7 +133,7 @@ void DeadLetterTopic::Publish(Letter letter) {
       sent_.emplace(message, std::move(sent));
       return;
     }
-    own.error = "too much is on its way to the dead-letter topic";
+    own.error = "too much is in flight to the dead-letter topic";
   }
   on_result_(std::move(own));
 }

@@ -12,7 +12,8 @@ namespace postbox::puller {
 
 EndingRunners::EndingRunners() : ended_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (ended_fd_ < 0) {
-    throw std::system_error(errno, std::generic_category(), "no descriptor for what has ended");
+    throw std::system_error(errno, std::generic_category(),
+                            "no file descriptor for ended subscriptions");
   }
 }
 

@@ -23,7 +23,7 @@ bool PacedInbox::Lost(const InboxResult& result, std::optional<std::chrono::mill
   if (!cancelled && result.sqlstate != "40P01" && result.sqlstate != "40001") return false;
   const bool shared = gate_->Conflicted(ticket_, std::chrono::steady_clock::now());
   if (!shared && !cancelled) return false;
-  LogDebug("transactions of the subscription want the same locks, this one is tried alone",
+  LogDebug("lock conflict between transactions of the subscription, this one is tried again alone",
            {{"subscription", subscription_}, {"sqlstate", result.sqlstate}});
   return true;
 }

@@ -51,8 +51,8 @@ class Puller {
   int Run() {
     // First of all: what is too small for it may keep it from saying anything else.
     LogInfo(
-        "needs connections to the database: one for the configuration, one for each subscription, "
-        "and more, one for each applier at most, while there is work for them");
+        "opens connections to the database: one for the configuration, one for each subscription, "
+        "and up to one for each applier while there is work");
     auto configs = LoadFirst();
     if (!configs) return exit_code_;
     if (configs->good.empty() && configs->wrong.empty())
@@ -146,7 +146,7 @@ class Puller {
       }
       if (!alive_due || !runner->Stuck()) continue;
       stuck = true;
-      LogRepeated("no progress; the watchdog hears nothing more", {{"subscription", name}});
+      LogRepeated("no progress; the watchdog is no longer notified", {{"subscription", name}});
     }
     const size_t all = runners_.size() + start_failures_.size();
     service_manager_.Status(all == 0 ? "no enabled subscription"

@@ -177,7 +177,7 @@ class EnvelopeReader {
   // A text, or a whole number with its digits alone; otherwise `why` says what it is.
   std::optional<std::string_view> Text(size_t place, const char** why) {
     const json::Value& value = values_[place];
-    *why = " is neither a text nor a whole number";
+    *why = " is neither a string nor a whole number";
     if (value.kind == json::Kind::kNumber) {
       char digits[json::kMostDigits + 1];
       const size_t length = json::WriteWhole(value.text, digits);

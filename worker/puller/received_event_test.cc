@@ -149,13 +149,13 @@ TEST(EventTest, AMemberOfTheBodyThatCannotBeItsFieldIsPoison) {
     const std::string member = "\"" + std::string(name) + "\":";
     const std::string of_body = "member " + std::string(name) + " of the JSON body ";
     for (const char* odd : {"true", "[]", "{\"a\":1}", "1.5", "1e41", "1e400"}) {
-      EXPECT_EQ(PoisonOf(member + odd), of_body + "is neither a text nor a whole number") << odd;
+      EXPECT_EQ(PoisonOf(member + odd), of_body + "is neither a string nor a whole number") << odd;
     }
     EXPECT_EQ(PoisonOf(member + "\"a\\u0000\""), of_body + "holds a NUL character");
     EXPECT_EQ(PoisonOf(member + "\"a\\ud800\""), of_body + "holds half of a surrogate pair");
   }
   EXPECT_EQ(Parse(Message(R"({"event_id":[1],"eventId":"e"})")).poison,
-            "member event_id of the JSON body is neither a text nor a whole number");
+            "member event_id of the JSON body is neither a string nor a whole number");
   for (const char* name : {"occurred_at", "occurredAt"}) {
     const std::string poison =
         "member " + std::string(name) +

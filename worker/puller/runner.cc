@@ -62,7 +62,7 @@ void Runner::OnMessages(std::vector<pubsub::ReceivedMessage> messages) {
     delivery.event = ParseEvent(message);
     delivery.message = std::move(message);
     if (delivery.event.version_left_alone) {
-      LogRepeated("an event has no version: the member version of its JSON body is no number",
+      LogRepeated("an event has no version: the member version of its JSON body is not a number",
                   EventFields(config_.name, delivery));
     }
     delivery.suspect = attempts_.Known(delivery.message.message_id);

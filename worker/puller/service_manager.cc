@@ -20,7 +20,7 @@ std::string FileText(const std::string& path) {
 
 void Notify(const std::string& text) {
   const int result = sd_notify(/*unset_environment=*/0, text.c_str());
-  if (result < 0) LogDebug("the service manager could not be told", {{"errno", -result}});
+  if (result < 0) LogDebug("the service manager could not be notified", {{"errno", -result}});
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ Signals::Signals() {
   stop_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   // Without them no signal would ever be heard.
   if (signal_fd_ < 0 || end_fd_ < 0 || stop_fd_ < 0) {
-    throw std::system_error(errno, std::generic_category(), "no descriptor for signals");
+    throw std::system_error(errno, std::generic_category(), "no file descriptor for signals");
   }
   thread_ = std::thread([this] { Watch(); });
 }

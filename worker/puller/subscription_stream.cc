@@ -24,7 +24,7 @@ pubsub::SubscriberCallbacks SubscriptionStream::Callbacks() {
   callbacks.on_messages = on_messages_;
   callbacks.on_settled = [this](uint64_t handle, pubsub::Settlement settlement) {
     if (settlement == pubsub::Settlement::kDone) return Failpoint("after_ack");
-    LogDebug("ack or nack not taken, the message may be delivered again",
+    LogDebug("ack or nack not accepted, the message may be delivered again",
              {{"subscription", config_.name}, {"handle", handle}});
   };
   callbacks.on_connected = [this](bool exactly_once, bool ordered) {
@@ -37,7 +37,8 @@ pubsub::SubscriberCallbacks SubscriptionStream::Callbacks() {
   callbacks.on_ack_failure = [this](const std::string& text) {
     status_->AckFailed(Cut(text, QueryResult::kMaxErrorBytes), Clock::now());
     on_change_();
-    LogRepeated("acks not taken, trying again", {{"subscription", config_.name}, {"error", text}});
+    LogRepeated("acks not accepted, trying again",
+                {{"subscription", config_.name}, {"error", text}});
   };
   callbacks.on_failure = [this](const std::string& text) {
     SetState(PullStatus::Stream::kReconnecting, text);

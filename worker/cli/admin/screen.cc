@@ -117,9 +117,9 @@ std::vector<std::string> Lines(const Json& all) {
   const bool standby = all["standby"] == true;
   if (standby) {
     const std::string time =
-        all["known_until"].is_null() ? "a time that is not known" : Text(all, "known_until");
-    lines.push_back("a standby: what its primary had committed at " + time +
-                    "; what only workers of the primary know is not known here");
+        all["known_until"].is_null() ? "an unknown time" : Text(all, "known_until");
+    lines.push_back("standby: shows what its primary had committed at " + time +
+                    "; what only the workers of the primary know is missing");
   }
   lines.emplace_back();
   std::vector<Row> table = {
@@ -166,7 +166,7 @@ class Look {
     if (result.ok()) {
       Json json = Json::parse(result.text(0, 0), nullptr, false);
       if (!json.is_discarded()) return json;
-      error_ = "the database has answered no JSON";
+      error_ = "the database did not return JSON";
       return std::nullopt;
     }
     const bool missing = result.sqlstate() == "42P01" || result.sqlstate() == "3F000" ||
@@ -227,7 +227,7 @@ class Terminal {
       }
       screen += line + "\033[K\r\n";
     }
-    screen += "q ends\033[J";
+    screen += "q quits\033[J";
     StandardOutput().Push(std::move(screen));
   }
 

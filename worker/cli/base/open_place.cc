@@ -42,7 +42,7 @@ const char* RemedyOf(grpc::StatusCode code) {
       return "see postbox topics and postbox subscriptions";
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return "look at --endpoint, the network, DNS and firewalls; postbox doctor says more";
+      return "check --endpoint, the network, DNS and firewalls; postbox doctor gives details";
     case grpc::StatusCode::PERMISSION_DENIED:
     case grpc::StatusCode::UNAUTHENTICATED:
       return "grant the role to the account of the credentials, or set "

@@ -13,26 +13,30 @@ struct Remedy {
 };
 constexpr Remedy kRemedies[] = {
     {"definition of service",
-     "name a service that ~/.pg_service.conf or the file in PGSERVICEFILE has"},
-    {"service file", "let PGSERVICEFILE name a file of services"},
-    {"no password supplied", "put the password into ~/.pgpass or the file in PGPASSFILE"},
+     "name a service that is defined in ~/.pg_service.conf or in the file that PGSERVICEFILE "
+     "names"},
+    {"service file", "set PGSERVICEFILE to the path of a service file"},
+    {"no password supplied", "put the password into ~/.pgpass or the file that PGPASSFILE names"},
     {"password authentication failed",
-     "correct the password in ~/.pgpass or the file in PGPASSFILE, or the role in PGUSER"},
+     "correct the password in ~/.pgpass or the file that PGPASSFILE names, or the role in PGUSER"},
     {"no pg_hba.conf entry", "add a line for this role, database and address to pg_hba.conf"},
     {"Peer authentication failed",
-     "run it as the user of that name, or change the line of pg_hba.conf"},
+     "run the command as the operating-system user of that name, or change the line in "
+     "pg_hba.conf"},
     {"Ident authentication failed",
-     "run it as the user of that name, or change the line of pg_hba.conf"},
+     "run the command as the operating-system user of that name, or change the line in "
+     "pg_hba.conf"},
     {"role \"", "name a role that exists with PGUSER, or user=... in --dsn"},
     {"database \"", "name a database that exists with PGDATABASE, or dbname=... in --dsn"},
     {"too many", "raise max_connections, or end unused sessions"},
     {"remaining connection slots", "raise max_connections, or end unused sessions"},
-    {"could not translate host name", "correct PGHOST or host=... in --dsn, or look at DNS"},
-    {"invalid connection option", "correct --dsn: it has the options of libpq, or is a URI"},
+    {"could not translate host name", "correct PGHOST or host=... in --dsn, or check DNS"},
+    {"invalid connection option",
+     "correct --dsn: it consists of connection parameters of libpq, or is a URI"},
     {"in connection info string",
      "correct --dsn: it has the form name=value name=value, or is a URI"},
-    {"SSL", "look at PGSSLMODE and PGSSLROOTCERT, and the certificate of the server"},
-    {"certificate", "look at PGSSLMODE and PGSSLROOTCERT, and the certificate of the server"},
+    {"SSL", "check PGSSLMODE, PGSSLROOTCERT and the certificate of the server"},
+    {"certificate", "check PGSSLMODE, PGSSLROOTCERT and the certificate of the server"},
 };
 
 }  // namespace
@@ -46,7 +50,7 @@ std::string ConnectionRemedy(const std::string& error) {
   for (const Remedy& one : kRemedies) {
     if (error.find(one.sign) != std::string::npos) return one.remedy;
   }
-  return "look whether the server runs there, and set --dsn, or PGHOST, PGPORT, PGDATABASE and "
+  return "check that the server runs there, and set --dsn, or PGHOST, PGPORT, PGDATABASE and "
          "PGUSER, or PGSERVICE";
 }
 

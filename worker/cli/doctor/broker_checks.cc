@@ -42,12 +42,12 @@ void CheckOrder(const pb::Subscription& subscription, const SubscriptionRow& row
   if (ordered != publications.end()) {
     report->Error("subscription", row.name,
                   "publication " + ordered->name +
-                      " publishes in the order of each key, and this subscription does not keep "
-                      "it",
+                      " publishes the events of each key in order, and this subscription does not "
+                      "keep the order",
                   remedy);
   } else {
     report->Warn("subscription", row.name,
-                 "it has no message ordering: the events of a key may come in any order", remedy);
+                 "it has no message ordering: the events of a key may arrive in any order", remedy);
   }
 }
 
@@ -60,7 +60,7 @@ void CheckDeadLetters(const pb::Subscription& subscription, const SubscriptionRo
     if (row.on_error != "nack") return;
     report->Warn("subscription", row.name,
                  "on_error is nack, and the subscription has no dead-letter topic: a message that "
-                 "cannot be applied comes again and again, and its key waits",
+                 "cannot be applied is redelivered without end, and its key waits",
                  "run " + update +
                      " --dead-letter-topic=TOPIC, or create the subscription of the database again "
                      "with on_error => 'reject'");
@@ -86,8 +86,8 @@ void CheckDeadLetters(const pb::Subscription& subscription, const SubscriptionRo
 void CheckUse(const pb::Subscription& subscription, const SubscriptionRow& row, Report* report) {
   const std::string again = "create the subscription again, and start postbox pull";
   if (subscription.topic() == "_deleted-topic_") {
-    report->Error("subscription", row.name, "its topic was deleted, so no message comes any more",
-                  again);
+    report->Error("subscription", row.name,
+                  "its topic was deleted, so it receives no more messages", again);
   }
   if (subscription.detached()) {
     report->Error("subscription", row.name, "it is detached from its topic", again);
@@ -109,8 +109,8 @@ void CheckLimits(const pb::Subscription& subscription, const SubscriptionRow& ro
   if (!subscription.filter().empty()) {
     report->Warn("subscription", row.name,
                  "it has a filter, and what does not match never arrives: " + subscription.filter(),
-                 "nothing if it is meant so; a filter cannot be removed: create the subscription "
-                 "again without it");
+                 "nothing if the filter is intended; it cannot be removed, only the subscription "
+                 "created again without it");
   }
   const int64_t kept = subscription.message_retention_duration().seconds();
   if (static_cast<double>(kept) > row.inbox_retention) {
@@ -118,7 +118,7 @@ void CheckLimits(const pb::Subscription& subscription, const SubscriptionRow& ro
         "subscription", row.name,
         "Pub/Sub keeps messages for " + Seconds(kept) + ", and inbox " + row.inbox +
             " remembers events for " + Seconds(static_cast<int64_t>(row.inbox_retention)) +
-            " only: an event that comes late takes effect again",
+            " only: an event that is redelivered later takes effect again",
         "run gcloud pubsub subscriptions update " + Id(row.subscription) +
             InProject(row.subscription) + " --message-retention-duration=" +
             std::to_string(std::max<int64_t>(600, static_cast<int64_t>(row.inbox_retention))) +
@@ -137,23 +137,22 @@ void CheckCall(const grpc::Status& status, const std::string& what, const std::s
                     CreateCommand(what, name));
       return;
     case grpc::StatusCode::PERMISSION_DENIED:
-      report->Warn(
-          what, subject,
-          "the " + what + " " + name + " cannot be looked at with these credentials: " + text,
-          "grant roles/pubsub.viewer on it, or run postbox doctor with other credentials");
+      report->Warn(what, subject,
+                   "the " + what + " " + name + " cannot be read with these credentials: " + text,
+                   "grant roles/pubsub.viewer on it, or run postbox doctor with other credentials");
       return;
     case grpc::StatusCode::UNAUTHENTICATED:
       report->Error("endpoint", subject, "Pub/Sub does not accept the credentials: " + text,
-                    "look at GOOGLE_APPLICATION_CREDENTIALS");
+                    "check GOOGLE_APPLICATION_CREDENTIALS");
       return;
     case grpc::StatusCode::UNAVAILABLE:
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       report->Error("endpoint", subject, "Pub/Sub does not answer: " + text,
-                    "look at postbox.endpoint, the network, DNS and firewalls");
+                    "check postbox.endpoint, the network, DNS and firewalls");
       return;
     default:
-      report->Error(what, subject, "the " + what + " " + name + " cannot be looked at: " + text,
-                    "see \"Signs and remedies\" in docs/operations.md");
+      report->Error(what, subject, "the " + what + " " + name + " cannot be read: " + text,
+                    "see docs/guides/troubleshoot.md");
   }
 }
 
@@ -202,7 +201,7 @@ void CheckPermissions(const grpc::Status& status, const std::vector<std::string>
   }
   if (!status.ok()) {
     report->Warn("permissions", subject, "cannot be checked: " + StatusText(status),
-                 "see whether the credentials have " + role + " on " + name);
+                 "check that the credentials have " + role + " on " + name);
     return;
   }
   std::string missing;

@@ -29,7 +29,8 @@ class Doctor {
     if (!CheckDatabase() || options_.offline) return std::move(report_);
     ReadConfiguration();
     if (publications_.empty() && subscriptions_.empty()) {
-      report_.Ok("endpoint", "", "not looked at: nothing is published or subscribed to");
+      report_.Ok("endpoint", "",
+                 "not checked: there are no publications and no enabled subscriptions");
     } else if (CheckEndpoint()) {
       for (const PublicationRow& row : publications_) CheckPublication(row);
       for (const SubscriptionRow& row : subscriptions_) CheckOneSubscription(row);
@@ -92,8 +93,8 @@ class Doctor {
       const bool old = found.sqlstate() == "42883";
       report_.Error(
           "version", "",
-          old ? "the extension of this database is of a release without postbox.doctor()"
-              : "postbox.doctor() has failed: " + found.error(),
+          old ? "the extension in this database is from a release without postbox.doctor()"
+              : "postbox.doctor() failed: " + found.error(),
           old ? "run ALTER EXTENSION postbox UPDATE in this database" : "see the server log");
       return old;
     }
@@ -196,8 +197,8 @@ class Doctor {
     admin_ = PubSubAdmin::Open(endpoint, place_.quota_project, &problem);
     if (!admin_) {
       report_.Error("credentials", endpoint.address, problem,
-                    "set GOOGLE_APPLICATION_CREDENTIALS to a file of credentials, or run postbox "
-                    "doctor where the process runs that has them");
+                    "set GOOGLE_APPLICATION_CREDENTIALS to a credentials file, or run postbox "
+                    "doctor in the environment of the process that has credentials");
       return false;
     }
     const grpc::Status status = admin_->Connect(SomeProject());
@@ -205,8 +206,8 @@ class Doctor {
       report_.Error(
           "endpoint", endpoint.address,
           std::string(endpoint.plaintext ? "" : "over TLS, ") + "no answer: " + StatusText(status),
-          "look at postbox.endpoint, the network, DNS and firewalls; http:// is for "
-          "emulators, and without it TLS is spoken");
+          "check postbox.endpoint, the network, DNS and firewalls; http:// is for emulators, any "
+          "other endpoint uses TLS");
       return false;
     }
     report_.Ok("endpoint", endpoint.address,

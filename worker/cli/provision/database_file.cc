@@ -21,11 +21,10 @@ namespace postbox::cli {
 namespace {
 
 constexpr char kHead[] =
-    "# Written by postbox provision --from-database. docs/provision.md has all keys; what is not\n"
-    "# here has its default. Who may publish and subscribe is not in a database: add publishers "
-    "to\n"
-    "# topics and subscribers to subscriptions, and project_number for the rights of dead "
-    "letters.\n";
+    "# Written by postbox provision --from-database. docs/guides/provision.md lists all keys;\n"
+    "# one that is missing has its default. The database does not know who may publish and\n"
+    "# subscribe: add publishers to topics, subscribers to subscriptions, and project_number\n"
+    "# for the rights of dead letters.\n";
 
 // The topic of a subscription as its name tells it by the convention, or "".
 std::string TopicByName(const std::string& subscription, const std::set<std::string>& topics) {
@@ -52,9 +51,9 @@ std::string SubscriptionText(const DatabaseSubscription& one, const std::set<std
   const std::string topic = TopicByName(one.subscription, topics);
   std::string text = "  - name: " + Quoted(one.subscription) + "\n    topic: " + Quoted(topic);
   if (topic.empty()) {
-    text += "  # to be filled in: the name does not say it";
+    text += "  # to be filled in: the name does not show it";
     warnings->push_back("the topic of subscription " + one.subscription +
-                        " is not in the database, and its name does not say it: fill it in");
+                        " is not in the database, and its name does not show it: fill it in");
   }
   text += "\n";
   // Pub/Sub may not keep messages for longer than the inbox remembers events.
@@ -108,7 +107,7 @@ int WriteNewFile(const std::string& name, const std::string& text) {
   }
   if (close(file) == 0 && written == text.size()) return 0;
   unlink(name.c_str());  // what is there of it would be in the way of the next try
-  return Fail(name + ": cannot be written", "look at the space on its disk");
+  return Fail(name + ": cannot be written", "check the free space on its disk");
 }
 
 }  // namespace

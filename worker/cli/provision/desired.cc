@@ -88,7 +88,7 @@ class Builder {
     }
     if (!number_.empty() && project && *project != desired_.project) {
       top.Complain("project_number",
-                   "it belongs to project " + *project + ", and --project names another one");
+                   "it is the number of project " + *project + ", and --project names another one");
     }
     top.ForEach("schemas", [&](const Json& one, const std::string& path) { AddSchema(one, path); });
     top.ForEach("topics", [&](const Json& one, const std::string& path) { AddTopic(one, path); });
@@ -102,8 +102,8 @@ class Builder {
     for (size_t i = 0; i < dead_letters_.size(); ++i) AddDeadLetters(i);
     if (lacks_number_) {
       desired_.warnings.emplace_back(
-          "project_number is missing, so the Pub/Sub service agent is not granted the rights "
-          "that dead letters need: without them the service moves none");
+          "project_number is missing, so the Pub/Sub service agent is not granted the rights that "
+          "dead letters need: without them Pub/Sub moves no message");
     }
     return std::move(desired_);
   }
@@ -213,7 +213,7 @@ class Builder {
                           "allAuthenticatedUsers");
       } else if (member.starts_with("all")) {
         desired_.warnings.push_back(section->PathOf(key) + ": " + member +
-                                    " lets everybody in the world do so");
+                                    " grants this to everyone on the internet");
       }
       AddGrant({resource, role, member});
     }

@@ -1,6 +1,6 @@
 // What a file for `postbox provision` asks for: resources of Pub/Sub and rights on them, with the
-// defaults filled in and the resources that a dead-letter policy implies. docs/provision.md has the
-// format.
+// defaults filled in and the resources that a dead-letter policy implies. docs/guides/provision.md
+// has the format.
 #ifndef POSTBOX_WORKER_CLI_PROVISION_DESIRED_H_
 #define POSTBOX_WORKER_CLI_PROVISION_DESIRED_H_
 

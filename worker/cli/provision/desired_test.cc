@@ -121,7 +121,7 @@ TEST(ProvisionDesired, EveryKeyIsTaken) {
       {"projects/shop/topics/shop.dead.letters", kPublisherRole, agent},
       {subscription, kSubscriberRole, agent}};
   EXPECT_EQ(desired.grants, grants);
-  EXPECT_THAT(desired.warnings, testing::Contains(HasSubstr("everybody in the world")));
+  EXPECT_THAT(desired.warnings, testing::Contains(HasSubstr("everyone on the internet")));
 }
 
 TEST(ProvisionDesired, WhatIsGivenForDeadLettersIsNotImpliedAgain) {
@@ -223,9 +223,9 @@ constexpr Wrong kWrongs[] = {
      "is a subscription of projects/shop/topics/a.b.c"},
     {"subscriptions: [{name: a.b.c.d-e, topic: a.b.c, dead_letter: off}]",
      "dead_letter: a mapping of keys to values is needed here"},
-    {"project: other\nproject_number: '1'\n", "it belongs to project other"},
+    {"project: other\nproject_number: '1'\n", "it is the number of project other"},
     {"project_number: 12",
-     "project_number: this has to be a text, and is a number; put it in quotes"},
+     "project_number: this must be a string, and is a number; put it in quotes"},
 };
 
 TEST(ProvisionDesired, WhatPubSubWouldRefuseIsRefusedWithItsPath) {

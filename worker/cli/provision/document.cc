@@ -112,7 +112,7 @@ class YamlReader {
   Json ReadMap(const YAML::Node& node, int depth) {
     Json map = Json::object();
     for (const auto& entry : node) {
-      if (!entry.first.IsScalar()) Refuse(entry.first, "a key must be a text");
+      if (!entry.first.IsScalar()) Refuse(entry.first, "a key must be a string");
       const std::string& key = entry.first.Scalar();
       if (map.contains(key)) Refuse(entry.first, TwiceError(key));
       map[key] = Read(entry.second, depth + 1);

@@ -64,7 +64,7 @@ TEST(ProvisionDocument, AnErrorOfSyntaxNamesLineAndColumn) {
 
 TEST(ProvisionDocument, WhatIsNoSingleDocumentIsRefused) {
   EXPECT_NE(Bad("a: 1\n---\nb: 2\n").find("more than one YAML document"), std::string::npos);
-  EXPECT_NE(Bad("? [a, b]\n: 1\n").find("a key must be a text"), std::string::npos);
+  EXPECT_NE(Bad("? [a, b]\n: 1\n").find("a key must be a string"), std::string::npos);
   EXPECT_TRUE(Good("").is_null());
   EXPECT_TRUE(Good("# nothing\n").is_null());
 }

@@ -54,7 +54,7 @@ class Planner {
       Refuse(schema.name(),
              std::string("the type of a schema cannot be changed: it is ") +
                  TypeName(found->second.type()) + ", and the file says " + TypeName(schema.type()),
-             "give the schema of the other type another name, and let the topic name it");
+             "give the schema of the other type another name, and use that name in the topic");
       return;
     }
     if (SameDefinition(schema, found->second)) return;
@@ -128,7 +128,7 @@ class Planner {
     return "give the subscription in the file another name, let its consumers use that one "
            "(postbox.create_subscription), and delete the old one when it is drained; or delete " +
            IdOf(subscription.name()) +
-           " yourself, which loses what it has not delivered, and run this again";
+           " yourself, which loses what it has not delivered, and run the command again";
   }
   static std::string Replacement(const pb::Topic& topic) {
     return "give the topic in the file another name instead of " + IdOf(topic.name());

@@ -123,10 +123,8 @@ std::string ShellQuoted(const std::string& text) {
 
 std::string PrintGcloud(const Desired& desired) {
   std::string text =
-      "#!/bin/sh\n"
-      "# Written by postbox provision --print gcloud. It ends at the first thing that is there "
-      "already.\n"
-      "set -eu\n";
+      "#!/bin/sh\n# Written by postbox provision --print gcloud. It stops at the first object that "
+      "already exists.\nset -eu\n";
   for (const pb::Schema& schema : desired.schemas) text += SchemaCommand(schema);
   for (const auto& topic : desired.topics) text += TopicCommand(topic.resource);
   for (const Grant& grant : desired.grants) {

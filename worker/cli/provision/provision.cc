@@ -133,7 +133,7 @@ class Provision {
     }
     if (created_ + changed_ > 0) {
       remedy += std::string(remedy.empty() ? "" : "; ") +
-                "what is listed above was done: run this again to go on";
+                "the changes listed above were made: run the command again to continue";
     }
     return Fail(result.subject + ": " + StatusText(result.status), remedy);
   }
@@ -148,8 +148,8 @@ class Provision {
     if (!left_out_.empty()) std::printf(", %zu left out", left_out_.size());
     std::printf("\n");
     if (left_out_.empty() || options_.skip_unsupported) return 0;
-    return Fail("the server has not taken everything",
-                "--skip-unsupported puts up with what the server lacks");
+    return Fail("the server did not accept everything",
+                "--skip-unsupported accepts what the server lacks");
   }
 
   const ProvisionOptions& options_;
@@ -174,7 +174,7 @@ std::optional<std::string> ReadFile(const std::string& name) {
     text.append(block.data(), static_cast<size_t>(stream.gcount()));
   }
   if (name != "-" && (!file.is_open() || file.bad())) {
-    Fail(name + " cannot be read", "look at the name and the rights of the file");
+    Fail(name + " cannot be read", "check the name and the permissions of the file");
     return std::nullopt;
   }
   return text;
@@ -206,7 +206,7 @@ int RunFile(const ProvisionOptions& options) {
   const Desired desired = ReadDesired(*document, place.project, directory, &problems);
   for (const std::string& line : problems.lines()) Fail(line);
   if (!problems.lines().empty())
-    return Fail("nothing was changed", "docs/provision.md has the format");
+    return Fail("nothing was changed", "docs/guides/provision.md describes the format");
   for (const std::string& warning : desired.warnings) Warn(warning);
   if (!options.print.empty()) {
     const std::string printed =

@@ -215,8 +215,8 @@ grpc::Status Remote::ApplyResource(const Step& step, Resource wanted, bool skip_
     const std::string shown = field.show(answer);
     if (!asked || gone.contains(field.key) || shown == field.show(wanted)) continue;
     left_out->push_back({step.name,
-                         std::string(field.key) + ": the server has taken " + field.show(wanted) +
-                             " without an error, and shows " + shown,
+                         std::string(field.key) + ": the server accepted " + field.show(wanted) +
+                             " without an error, but shows " + shown,
                          ""});
   }
   return grpc::Status::OK;

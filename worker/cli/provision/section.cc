@@ -51,11 +51,11 @@ const char* KindOf(const Json& value) {
   if (value.is_array()) return "a list";
   if (value.is_boolean()) return "true or false";
   if (value.is_number()) return "a number";
-  return "a text";
+  return "a string";
 }
 
 std::string TextWanted(const Json& value) {
-  return std::string("this has to be a text, and is ") + KindOf(value) +
+  return std::string("this must be a string, and is ") + KindOf(value) +
          (value.is_number() || value.is_boolean() ? "; put it in quotes" : "");
 }
 
@@ -173,7 +173,7 @@ std::optional<bool> Section::Truth(const std::string& key) {
   const Json* const value = Value(key);
   if (value == nullptr) return std::nullopt;
   if (value->is_boolean()) return value->get<bool>();
-  Complain(key, std::string("allowed are true and false, and it is ") + KindOf(*value));
+  Complain(key, std::string("true or false is needed here, and it is ") + KindOf(*value));
   return std::nullopt;
 }
 
@@ -211,7 +211,7 @@ std::optional<std::vector<std::string>> Section::Texts(const std::string& key) {
   const Json* const value = Value(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_array()) {
-    Complain(key, std::string("a list of texts is needed here, and it is ") + KindOf(*value));
+    Complain(key, std::string("a list of strings is needed here, and it is ") + KindOf(*value));
     return std::nullopt;
   }
   std::vector<std::string> texts;
@@ -219,7 +219,7 @@ std::optional<std::vector<std::string>> Section::Texts(const std::string& key) {
     if (!one.is_string() || one.get_ref<const std::string&>().empty() ||
         HasControls(one.get_ref<const std::string&>(), false)) {
       Complain(key + "[" + std::to_string(texts.size()) + "]",
-               one.is_string() ? "an empty text or a control character is not allowed here"
+               one.is_string() ? "an empty string or a control character is not allowed here"
                                : TextWanted(one));
       return std::nullopt;
     }
@@ -232,7 +232,7 @@ std::optional<std::map<std::string, std::string>> Section::TextMap(const std::st
   const Json* const value = Value(key);
   if (value == nullptr) return std::nullopt;
   if (!value->is_object()) {
-    Complain(key, std::string("a mapping of texts to texts is needed here, and it is ") +
+    Complain(key, std::string("a mapping of strings to strings is needed here, and it is ") +
                       KindOf(*value));
     return std::nullopt;
   }

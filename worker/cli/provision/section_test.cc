@@ -72,18 +72,18 @@ TEST(ProvisionSection, AWrongValueIsReportedWithItsPathAndWhatIsAllowed) {
   EXPECT_FALSE(section.Text("none"));
   EXPECT_EQ(section.RequiredText("missing"), "");
   const std::vector<std::string> expected = {
-      "f.yaml: s.text: this has to be a text, and is a number; put it in quotes",
-      "f.yaml: s.truth: allowed are true and false, and it is a text",
+      "f.yaml: s.text: this must be a string, and is a number; put it in quotes",
+      "f.yaml: s.truth: true or false is needed here, and it is a string",
       "f.yaml: s.time: allowed is a time from 600s to 7d, like 90 (seconds), 90s, 15m, 36h or 7d, "
       "or "
       "never",
       "f.yaml: s.whole: allowed is a whole number from 5 to 100",
       "f.yaml: s.word: \"c\" is not allowed; allowed are a, b",
-      "f.yaml: s.list: a list of texts is needed here, and it is a text",
-      "f.yaml: s.map.a: this has to be a text, and is a number; put it in quotes",
+      "f.yaml: s.list: a list of strings is needed here, and it is a string",
+      "f.yaml: s.map.a: this must be a string, and is a number; put it in quotes",
       "f.yaml: s.control: a control character is not allowed here",
       "f.yaml: s.lines: a control character is not allowed here",
-      "f.yaml: s.none: this has to be a text, and is nothing",
+      "f.yaml: s.none: this must be a string, and is nothing",
       "f.yaml: s.missing: this key is needed"};
   EXPECT_EQ(problems.lines(), expected);
 }

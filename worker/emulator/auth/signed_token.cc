@@ -131,11 +131,11 @@ absl::StatusOr<TokenClaims> CheckSignedToken(
   const std::vector<absl::string_view> parts = absl::StrSplit(token, '.');
   std::string signature;
   if (parts.size() != 3 || !absl::WebSafeBase64Unescape(parts[2], &signature)) {
-    return InvalidToken("the token is no JSON Web Token");
+    return InvalidToken("the token is not a JSON Web Token");
   }
   const std::optional<json> header = DecodeObject(parts[0]);
   const std::optional<json> claims = DecodeObject(parts[1]);
-  if (!header || !claims) return InvalidToken("the token is no JSON Web Token");
+  if (!header || !claims) return InvalidToken("the token is not a JSON Web Token");
   if (StringOf(*header, "alg") != "RS256") {
     return InvalidToken("the token is not signed with RS256");
   }

@@ -55,8 +55,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& options) {
   if (options.certificate_file.empty()) {
     if (options.verifier != nullptr) {
-      return absl::InvalidArgumentError(
-          "accounts are told apart over TLS only: give a certificate");
+      return absl::InvalidArgumentError("callers can be identified over TLS only: pass --tls-cert");
     }
     return grpc::InsecureServerCredentials();
   }

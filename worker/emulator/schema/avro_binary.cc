@@ -20,7 +20,8 @@ class AvroReader {
 
   absl::Status Run(const AvroType& type) {
     if (!Value(type, 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("it is no ", type.name, ": ", problem_));
+      return absl::InvalidArgumentError(
+          absl::StrCat("it is not a value of ", type.name, ": ", problem_));
     }
     if (rest_.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(

@@ -63,7 +63,7 @@ class Checker {
 
  private:
   static absl::Status Mismatch(const AvroType& type, const Json& value) {
-    return Invalid("there is a JSON ", value.type_name(), " that is no ", type.name);
+    return Invalid("there is a JSON ", value.type_name(), " that is not a value of ", type.name);
   }
 
   static bool Scalar(const AvroType& type, const Json& value) {

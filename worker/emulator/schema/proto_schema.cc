@@ -158,7 +158,7 @@ std::unique_ptr<gp::Message> ProtoSchema::NewMessage() const {
 absl::Status ProtoSchema::CheckBinary(absl::string_view data) const {
   const auto message = NewMessage();
   if (!message->ParsePartialFromArray(data.data(), static_cast<int>(data.size()))) {
-    return Invalid("it is no ", type_->full_name());
+    return Invalid("it is not a message of ", type_->full_name());
   }
   std::vector<std::string> missing;
   message->FindInitializationErrors(&missing);
@@ -170,7 +170,8 @@ absl::Status ProtoSchema::CheckJson(absl::string_view data) const {
   const auto message = NewMessage();
   const auto status = gp::util::JsonStringToMessage(std::string(data), message.get());
   if (!status.ok()) {
-    return Invalid("it is no ", type_->full_name(), ": ", std::string(status.message()));
+    return Invalid("it is not a message of ", type_->full_name(), ": ",
+                   std::string(status.message()));
   }
   return absl::OkStatus();
 }

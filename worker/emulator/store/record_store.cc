@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<RecordStore>> RecordStore::Open(const std::string
   std::filesystem::create_directories(directory, error);
   if (error) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot make directory ", directory, ": ", error.message()));
+        absl::StrCat("cannot create directory ", directory, ": ", error.message()));
   }
   std::unique_ptr<RecordStore> store(new RecordStore(directory));
   if (auto s = store->Lock(); !s.ok()) return s;
@@ -151,7 +151,7 @@ absl::Status RecordStore::CheckVersion() {
   if (*application == kApplication && *version == kVersion) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(directory_, "/emulator.db was not made by an emulator of this version: ",
-                   "take another directory, or remove it"));
+                   "use another directory, or remove it"));
 }
 
 absl::Status RecordStore::Run(const char* sql) {
@@ -187,7 +187,7 @@ void RecordStore::Apply(const Changes& changes) {
   if (status.ok()) status = Run("COMMIT");
   if (status.ok()) return;
   StandardError().Push(absl::StrCat("postbox emulator: ", status.message(),
-                                    "; it stops, and nothing that was answered is lost\n"));
+                                    "; the emulator stops; no confirmed change is lost\n"));
   StandardError().Finish();
   std::_Exit(1);
 }

@@ -18,7 +18,7 @@ std::string WithoutNamedFile(const std::string& path, const std::string& problem
     text += " is not set, \"" + path + "\" " + problem;
   }
   return text + ", and there is no metadata server of Google Cloud; set " + kCredentialsVariable +
-         " to a file of credentials, in the environment of this process";
+         " to a credentials file, in the environment of this process";
 }
 
 // Google's application default credentials. If `on_google_cloud`, it is known that there is a

@@ -59,7 +59,7 @@ class Reader {
     const auto member = object_.find(name);
     if (member == object_.end() || member->is_null()) return "";
     if (!member->is_string()) {
-      Wrong(std::string("has a ") + name + " that is no text");
+      Wrong(std::string("has a ") + name + " that is not a string");
       return "";
     }
     return member->get<std::string>();
@@ -74,7 +74,7 @@ class Reader {
     const bool good = std::all_of(text.begin(), text.end(), [](char c) {
       return static_cast<unsigned char>(c) >= 0x20 && static_cast<unsigned char>(c) < 0x7F;
     });
-    if (!good) Wrong(std::string("has a ") + name + " that cannot be a header");
+    if (!good) Wrong(std::string("has a ") + name + " that cannot be sent as a header");
     return text;
   }
   std::string TokenUrl(const char* name, std::string url) const {
@@ -87,7 +87,7 @@ class Reader {
     const auto member = object_.find(name);
     if (member == object_.end() || member->is_null()) return nullptr;
     if (member->is_object()) return &*member;
-    Wrong(std::string("has a ") + name + " that is no object");
+    Wrong(std::string("has a ") + name + " that is not an object");
     return nullptr;
   }
   std::vector<std::string> Texts(const char* name) const {
@@ -99,7 +99,7 @@ class Reader {
       good = good && text.is_string();
       if (good) texts.push_back(text.get<std::string>());
     }
-    if (!good) Wrong(std::string("has ") + name + " that are no short list of texts");
+    if (!good) Wrong(std::string("has ") + name + " that are not a list of at most 16 strings");
     return texts;
   }
 
@@ -135,7 +135,7 @@ SubjectTokenSource ParseSubjectTokenSource(const json& object, std::string* erro
   const Reader reader(object, error);
   SubjectTokenSource source{reader.Optional("file"), reader.Optional("url"), {}, ""};
   if (object.contains("environment_id") || object.contains("executable")) {
-    reader.Wrong("has a credential_source of AWS or of a program; file and url are supported");
+    reader.Wrong("has a credential_source for AWS or an executable; file and url are supported");
   } else if (source.file.empty() == source.url.empty()) {
     reader.Wrong("has a credential_source without a file or a url, or with both");
   }
@@ -143,7 +143,7 @@ SubjectTokenSource ParseSubjectTokenSource(const json& object, std::string* erro
   if (const json* headers = reader.Object("headers")) {
     for (const auto& [name, value] : headers->items()) {
       if (!value.is_string() || source.headers.size() == kMostEntries) {
-        reader.Wrong("has headers in its credential_source that are no few texts");
+        reader.Wrong("has headers in its credential_source that are not at most 16 strings");
         break;
       }
       source.headers.emplace_back(reader.Printable("header of its credential_source", name),

@@ -74,7 +74,7 @@ std::optional<std::string> SignJwt(const ServiceAccountKey& account, const JwtUs
       key == nullptr ? std::nullopt : Sign(key.get(), text);
   ERR_clear_error();  // of this thread, on which TLS comes next
   if (!signature) {
-    *error = "the private_key is not one of RSA, or cannot be used";
+    *error = "the private_key is not an RSA key, or cannot be used";
     return std::nullopt;
   }
   return text + "." + absl::WebSafeBase64Escape(*signature);

@@ -86,7 +86,7 @@ bool CanBeHeader(const std::string& token) {
 }
 
 std::optional<AccessToken> Bad(const std::string& host, TokenError* error) {
-  *error = {host + ": the answer has no token in it"};
+  *error = {host + ": the response contains no token"};
   return std::nullopt;
 }
 
@@ -303,7 +303,7 @@ std::optional<AccessToken> TokenRequest::Impersonate(const Impersonation& impers
   const WallClock::time_point now = WallClock::now();
   if (expires <= absl::FromChrono(now)) {
     // If it were taken, the next one would be asked for at once, without a pause.
-    *error = {HostOf(impersonation.url) + ": the token has ended already; is the clock right?"};
+    *error = {HostOf(impersonation.url) + ": the token has already expired; check the clock"};
     return std::nullopt;
   }
   const absl::Time latest = absl::FromChrono(now + kLongestLife);

@@ -312,7 +312,7 @@ TEST_F(TokenSourceTest, AnAnswerThatIsNoTokenIsAnError) {
                            R"({"access_token": "t", "expires_in": -5})"}) {
     FakeTokenServer server([body](const std::string&) -> Answer { return {body}; });
     Start(User(server));
-    EXPECT_THAT(source_->Wait(kLong).error, HasSubstr("the answer has no token in it")) << body;
+    EXPECT_THAT(source_->Wait(kLong).error, HasSubstr("the response contains no token")) << body;
     source_.reset();
   }
 }
@@ -371,7 +371,7 @@ TEST_F(TokenSourceTest, ATokenThatHasEndedAlreadyIsAnError) {
          {"source_credentials", User(server)}});
   const Authorization answer = source_->Wait(kLong);
   EXPECT_EQ(answer.code, kUnauthenticated);
-  EXPECT_THAT(answer.error, HasSubstr("the token has ended already"));
+  EXPECT_THAT(answer.error, HasSubstr("the token has already expired"));
 }
 
 TEST_F(TokenSourceTest, ATokenIsReplacedBeforeItEnds) {
@@ -461,18 +461,18 @@ TEST_F(TokenSourceTest, WhatIsMissingOrNotSupportedIsNamed) {
   user.erase("refresh_token");
   EXPECT_EQ(StartError(user), "the credential lacks the member refresh_token");
   EXPECT_THAT(StartError(External(server, {{"environment_id", "aws1"}})),
-              HasSubstr("of AWS or of a program; file and url are supported"));
+              HasSubstr("for AWS or an executable; file and url are supported"));
   EXPECT_THAT(StartError(External(server, json::object())), HasSubstr("without a file or a url"));
   EXPECT_THAT(
       StartError(External(server, {{"url", server.url("/")}, {"headers", {{"a", "b\nc: d"}}}})),
-      HasSubstr("that cannot be a header"));
+      HasSubstr("that cannot be sent as a header"));
   EXPECT_THAT(StartError({{"type", "impersonated_service_account"},
                           {"service_account_impersonation_url", server.url("/x")},
                           {"source_credentials", user}}),
               HasSubstr("does not end with an account and :generateAccessToken"));
   Start({{"type", "service_account"}, {"client_email", "e"}, {"private_key", "none"}});
   EXPECT_EQ(source_->Wait(kLong).error,
-            "no access token: the private_key is not one of RSA, or cannot be used");
+            "no access token: the private_key is not an RSA key, or cannot be used");
 }
 
 }  // namespace

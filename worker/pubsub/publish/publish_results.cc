@@ -11,7 +11,7 @@ namespace postbox::pubsub {
 namespace {
 
 constexpr char kNotSentInTime[] =
-    "DEADLINE_EXCEEDED: not sent in time, the broker takes messages more slowly than they come";
+    "DEADLINE_EXCEEDED: not sent in time, the broker accepts messages more slowly than they arrive";
 
 std::string Seconds(std::chrono::milliseconds duration) {
   const auto count = duration.count();
