@@ -180,7 +180,7 @@ class Reference:
     def _command_page(self):
         parts = ["# Command line", "", *texts.COMMANDS]
         for command, text, sections in self._commands:
-            parts += ["", f"## {command}", "", "```text", text.rstrip(), "```"]
+            parts += ["", f"## {command}", "", "```text", *(line.rstrip() for line in text.rstrip().splitlines()), "```"]
             for title, lines in sections:
                 parts += ["", f"**{title}**", "", *(_wrapped(line, "  " if line.startswith("- ") else "") for line in lines)]
         return self._page(parts)

@@ -2,7 +2,7 @@
 //
 // Plain header: standard library only. It is included by postbox.so, which refuses at emit what
 // Pub/Sub would refuse later, by the publisher worker and by the puller. The embedded emulator does
-// not include it: it has the limits that it enforces in a list of its own.
+// not include it: it has its own list of the limits that it enforces.
 //
 // Sources: "quotas" is cloud.google.com/pubsub/quotas, resource limits. "api" is the comments of
 // Google's google/pubsub/v1/pubsub.proto. "clients" is what Google's high-level clients do.

@@ -1,5 +1,5 @@
 // The proxy of the environment that leads to a server: one rule for Pub/Sub (gRPC) and for the
-// servers of tokens (libcurl), which have a rule of their own each.
+// servers of tokens (libcurl), each of which has its own rule.
 //
 // Plain header: standard library only.
 //

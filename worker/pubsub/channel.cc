@@ -104,7 +104,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const Endpoint& endpoint,
   arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
   arguments.SetMaxReceiveMessageSize(kMaxReceiveBytes);
   arguments.SetMaxSendMessageSize(-1);
-  // Postbox retries requests itself, in the order of each key. For retries of its own gRPC would
+  // Postbox retries requests itself, in the order of each key. For its own retries gRPC would
   // keep a copy of every request.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetInt(GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);

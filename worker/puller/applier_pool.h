@@ -1,4 +1,4 @@
-// The appliers of a subscription: threads, each with a database session of its own. What they do
+// The appliers of a subscription: threads, each with its own database session. What they do
 // next, the queue says (work_queue.h).
 //
 // The connection of an applier is that of its thread. Others only cancel or abort what it waits

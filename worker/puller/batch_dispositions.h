@@ -24,7 +24,7 @@ struct Disposition {
   enum Kind {
     kSettled,     // acked
     kFailed,      // nacked after `delay`
-    kAlone,       // to be applied again, in a batch of its own; with a `failure`: to be recorded
+    kAlone,       // to be applied again, in a separate batch; with a `failure`: to be recorded
     kDeadLetter,  // published to the dead-letter topic with `failure`, then acked
     kBehind,      // shares the fate of the first event of its key that is not settled
   };

@@ -176,7 +176,7 @@ std::atomic<int>& CallsOut() {
 }
 constexpr int kMaxCallsOut = 1000;
 
-// Makes the call on a thread of its own. False if there is none.
+// Makes the call on a new thread. False if there is none.
 template <class Call>
 bool OnOwnThread(Call call) {
   if (++CallsOut() <= kMaxCallsOut) {
@@ -220,7 +220,7 @@ std::string ConnectTimeout(const std::string& dsn) {
   return std::to_string(*timeout <= 0 || *timeout > most ? most : static_cast<int>(*timeout));
 }
 
-// An attempt to connect, which a thread of its own makes: libpq knows how to try several hosts,
+// An attempt to connect, which a separate thread makes: libpq knows how to try several hosts,
 // each with a time-out, only in a call that blocks. Its end need not be waited for.
 class Attempt {
  public:

@@ -23,7 +23,7 @@
 //     It ends every wait at once; the connection is broken then.
 //   - Two calls of libpq cannot be interrupted: the one that connects, which resolves names, tries
 //     several hosts and speaks TLS and Kerberos, and the one that asks for a cancel. Each is made
-//     by a thread of its own, which is not waited for. There are never many of them: to
+//     by a separate thread, which is not waited for. There are never many of them: to
 //     connect always has a time-out, whatever the connection string says, and a connection whose
 //     last request for a cancel has not been answered sends no other one.
 #ifndef POSTBOX_WORKER_PULLER_DATABASE_H_
@@ -119,7 +119,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Runs the statement in a transaction of its own, with other limits than those of the connection
+  // Runs the statement in a separate transaction, with other limits than those of the connection
   // if `limits` are given.
   QueryResult Execute(const char* sql, const std::vector<Parameter>& parameters = {},
                       const TransactionLimits* limits = nullptr);

@@ -7,7 +7,7 @@
 // beyond the number of attributes that a message may have. If the original message leaves no room
 // for the error, the message of the error is left out, then all three.
 //
-// A thread of its own publishes, so a topic that does not answer holds up nothing but the keys of
+// A separate thread publishes, so a topic that does not answer holds up nothing but the keys of
 // the events that it does not take. What is on its way is in the hand of the puller and counts
 // against its flow control.
 #ifndef POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_

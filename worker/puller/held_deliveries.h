@@ -2,7 +2,7 @@
 // those that a batch has not settled.
 //
 //   - A batch is due when it would be full, or by the timer (batch_timer.h).
-//   - An event that has failed is tried again in a batch of its own. All appliers but one, if there
+//   - An event that has failed is tried again in a separate batch. All appliers but one, if there
 //     are several, may have such batches, so that one of them is always there for what is healthy.
 //   - A failure suspends its key until its delay is over (key_queues.h).
 //   - An event that goes to the dead-letter topic keeps its key busy until the topic has taken it.

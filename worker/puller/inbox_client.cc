@@ -14,7 +14,7 @@ namespace {
 
 // A duplicate is acked like an event that was applied, so its effect must be as durable. The
 // transaction of its effect may still wait for a standby, or have been released from that wait by a
-// cancel. With a transaction id of its own this transaction has a COMMIT record behind the other
+// cancel. With its own transaction id this transaction has a COMMIT record behind the other
 // one, and waits for it.
 // An event that fails is raised: BatchApplier decides what becomes of it.
 // The outcomes are words. As one text they cost the server and libpq no row for each.

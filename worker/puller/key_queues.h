@@ -2,7 +2,7 @@
 //
 //   - Messages of one ordering key leave in the order in which they arrived. No message of a key
 //     leaves while earlier ones are being applied: a queue is busy from Take to Done or Fail.
-//   - Messages without a key are independent of each other. Each has a queue of its own.
+//   - Messages without a key are independent of each other. Each has its own queue.
 //   - A message that has failed before, a suspect, leaves alone: what makes it fail may take as
 //     long as a statement may, and its batch-mates would wait with it.
 //   - A failure suspends the key's queue. The failed message and everything behind it stay in the

@@ -285,14 +285,14 @@ class Puller {
         ++it;
         continue;
       }
-      // What runs now has a report of its own.
+      // What runs now has its own report.
       if (!runners_.contains(it->first)) Remove(it->first);
       it = not_started_.erase(it);
     }
     start_failures_ = std::move(failures);
   }
 
-  // The report of one that could not remove it over a connection of its own.
+  // The report of one that could not remove it over its own connection.
   void RemoveLeft(const Runner& ended) {
     if (ended.report_left()) Remove(ended.config().name);
   }

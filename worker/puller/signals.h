@@ -1,7 +1,7 @@
 // The signals that control the process: SIGTERM and SIGINT end it, SIGHUP asks for a new look at
 // the configuration.
 //
-// A thread of its own takes them. So the time at which the process was told to end is known even if
+// A separate thread takes them. So the time at which the process was told to end is known even if
 // the main thread was busy then, and the grace period counts from it.
 #ifndef POSTBOX_WORKER_PULLER_SIGNALS_H_
 #define POSTBOX_WORKER_PULLER_SIGNALS_H_

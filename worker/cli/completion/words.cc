@@ -33,7 +33,7 @@ ArgumentWords ArgumentOf(const CLI::Option& option) {
   return words;
 }
 
-// Those of a command, or of a group of its options. A group has a --help of its own, which it never
+// Those of a command, or of a group of its options. A group has its own --help, which it never
 // shows.
 void AddArguments(const CLI::App& app, CommandWords* command) {
   for (const CLI::Option* option : app.get_options()) {

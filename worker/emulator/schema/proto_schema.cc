@@ -61,7 +61,7 @@ absl::Status CheckFile(const gp::FileDescriptorProto& file) {
   if (file.service_size() > 0 || file.extension_size() > 0) {
     return Invalid("it must define a message only, no service and no extension");
   }
-  // protobuf reads and writes its own types in JSON in ways of their own, and trusts their fields.
+  // protobuf reads and writes its own types in JSON in special ways, and trusts their fields.
   const std::string& name = file.message_type(0).name();
   const std::string full = file.package().empty() ? name : absl::StrCat(file.package(), ".", name);
   if (full == "google" || absl::StartsWith(absl::StrCat(full, "."), "google.protobuf.")) {

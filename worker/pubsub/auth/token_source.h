@@ -1,6 +1,6 @@
 // The token that the calls of a client carry, and who it belongs to.
 //
-// Tokens are fetched on a thread of its own, in which every signal is blocked: calls never wait for
+// Tokens are fetched on a separate thread, in which every signal is blocked: calls never wait for
 // that on the event loop's thread. There is one request at a time. When one is due, held_token.h
 // says.
 //
@@ -57,7 +57,7 @@ class TokenSource {
 
   CredentialState State() const;
 
-  // Called on the thread of its own when Get() has something new to say. Set it before the first
+  // Called on that thread when Get() has something new to say. Set it before the first
   // Get(). It must not call back.
   void OnChange(std::function<void()> changed);
 

@@ -1,4 +1,4 @@
-// Which channel a request takes, and how many channels are open. Each is a connection of its own.
+// Which channel a request takes, and how many channels are open. Each is one connection.
 //
 // A channel has as many streams as Google's front ends take on a connection, and room for
 // kMostBytes. The first one is always open; another is opened when no stream of those that are is
@@ -8,7 +8,7 @@
 // Once there are streams for as many requests as are useful (request_window.h), others may wait for
 // one in gRPC, as many again. gRPC starts together, with one write to the socket, what waits for
 // the streams that it has found free with one read. A request that is sent when its stream is free
-// costs a write of its own.
+// costs a write.
 //
 // If kCloseAfter passes in which fewer channels would have been enough, those with the highest
 // numbers are not used any more, and are closed when nothing is in flight on them.

@@ -22,7 +22,7 @@ struct OutgoingBatch {
   int attempts = 0;      // failed so far
   std::string last_error;
   bool cancelled = false;
-  int excused = 0;                       // so often it failed for nothing of its own
+  int excused = 0;                       // failures that are not its fault
   TimePoint send_by = TimePoint::max();  // the earliest of its messages
   std::optional<TimePoint> first_sent;
   std::optional<TimePoint> tried_at;  // its last attempt that had time enough

@@ -35,7 +35,7 @@
 // as its `send_by` allows; if that is over, it is kBehind, and so is what follows of its key.
 //
 // A topic that gives no answer is down (topic_health.h). Then its requests are sent one at a time,
-// and what fails goes to the end of the line instead of having a backoff of its own. When one
+// and what fails goes to the end of the line instead of having its own backoff. When one
 // request is answered, everything is sent. If that does not happen within publish_timeout,
 // everything that waits is kUnreachable. So is what becomes too old before it had time for an
 // attempt.

@@ -9,7 +9,7 @@
 //     answered: to send those took time, too. It is an average, because round trips vary: the
 //     quickest one is no measure of the others.
 //   - After each round, a quarter of `limit` answers to requests that began in it (8 before there
-//     is a base), and kRound at least, the limit is set anew. If queues had to wait for a place
+//     is a base), and kRound at least, the limit is set again. If queues had to wait for a place
 //     (Limited()) and the answers take about as long as the base, it is doubled. Else it becomes
 //     what is on the way, the requests that had a stream * base / mean, a quarter more because both
 //     are averages. If that is more than `least`, it is a third of `least` more, so that no line

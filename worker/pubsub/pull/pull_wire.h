@@ -33,7 +33,7 @@ struct SubscriptionProperties {
 };
 
 // What is needed of a message until it is settled, which may be long after its consumer has let go
-// of it. It has a block of its own, since the message may be large.
+// of it. It has a separate block, since the message may be large.
 struct MessageIdentity {
   std::string_view ack_id;
   std::string_view key;

@@ -1,6 +1,6 @@
 // Receives the messages of one subscription over StreamingPull.
 //
-// Plain header: standard library only. The subscriber has an I/O thread of its own, which is
+// Plain header: standard library only. The subscriber has its own I/O thread, which is
 // started with all signals blocked. The callbacks are called on that thread and must be quick.
 //
 //   - A message is handed on with a handle and is then "in hand" until Ack or Nack. Meanwhile its
