@@ -49,9 +49,8 @@ class Reference:
 
     def examples(self):
         """(function, statements) of each example."""
-        for name, forms in sorted(self._functions.items()):
-            for text in sorted({form["comment"] or "" for form in forms}):
-                parsed = self._parsed(name, text, [argument["name"] for argument in forms[0]["arguments"]])
+        for name in sorted(self._functions):
+            for _, parsed in self._described_forms(name):
                 if "Example" in parsed.parts:
                     yield name, parsed.parts["Example"]
 
@@ -80,13 +79,16 @@ class Reference:
 
     # Functions --------------------------------------------------------------------------------------------------------------
 
-    def _function(self, page, name):
-        """The forms with one COMMENT are described once."""
-        parts = ["", f"## {name}"]
+    def _described_forms(self, name):
+        """(forms, their COMMENT) of a function: forms with one COMMENT are described once."""
         for text, forms in itertools.groupby(self._functions[name], key=lambda form: form["comment"] or ""):
             forms = list(forms)
+            yield forms, self._parsed(name, text, [argument["name"] for argument in forms[0]["arguments"]])
+
+    def _function(self, page, name):
+        parts = ["", f"## {name}"]
+        for forms, parsed in self._described_forms(name):
             arguments = _union(forms)
-            parsed = self._parsed(name, text, [argument["name"] for argument in arguments])
             for problem in comments.problems(parsed, [argument["name"] for argument in arguments], NEEDED):
                 self._complain(forms[0]["form"], problem)
             parts += ["", "```text", *_signature(name, arguments, forms[0]["returns"]), "```"]

@@ -54,7 +54,7 @@ def commands(run, manual):
     names = re.findall(r"^  ([a-z][a-z-]*) {2,}", run().split("Subcommands:", 1)[1], re.MULTILINE)
     found = [("postbox", run(), [])]
     for name in names:
-        found.append((f"postbox {name}", run(name), _sections(manual.get(f"postbox-{name}", ""))))
+        found.append((f"postbox {name}", run(name), list(_sections(manual.get(f"postbox-{name}", "")))))
         below = run(name).split("Subcommands:", 1)
         for nested in re.findall(r"^  ([a-z][a-z-]*) {2,}", below[1], re.MULTILINE) if len(below) == 2 else ():
             found.append((f"postbox {name} {nested}", run(name, nested), []))
