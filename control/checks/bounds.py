@@ -37,8 +37,13 @@ def check(tree):
     for bound in bounds:
         if not _is_checked(bound.page) or bound.page not in tree.known:
             yield Problem(LIST, bound.line, 'gone', f'{bound.page} is no page whose bounds are checked')
-        if bound.file != 'service' and (bound.file not in tree.known or bound.code not in ' '.join(tree.text(bound.file).split())):
+        if bound.file != 'service' and (bound.file not in tree.known or not _has(tree.text(bound.file), bound.code)):
             yield Problem(LIST, bound.line, 'changed', f'{bound.file} does not have {bound.code!r}, to which {bound.text!r} of {bound.page} is tied')
+
+
+def _has(text, code):
+    """Whether it has just this code: 1000 is neither in 10000 nor in 1000'000."""
+    return re.search(rf"(?<!\w){re.escape(code)}(?!['\w]|\.\d)", ' '.join(text.split())) is not None
 
 
 def _is_checked(name):
