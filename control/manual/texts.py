@@ -4,7 +4,7 @@ import re
 
 CONTENTS = ("These pages are made from the COMMENTs of the SQL objects, the descriptions of the settings, the sources and `postbox --help`.",
             "psql shows the same text: `\\df+ postbox.*`, `\\dv+ postbox.*`, `\\d+ postbox.publication`.")
-SETTINGS = ("A setting with context `sighup` stands in the configuration of the server, and is read again after a reload. One with context `superuser` or `user` can also",
+SETTINGS = ("A setting with context `sighup` is set in the configuration of the server, and takes effect after a reload. One with context `superuser` or `user` can also",
             "be set for a role, a database or a session. `ALTER DATABASE ... SET` with a setting of Postbox restarts the workers of that database when it commits.")
 ERRORS = ("The errors that the functions of Postbox raise, by SQLSTATE. `…` stands for a name or a value. Errors of the server itself, of triggers and of",
           "constraints come in addition, with their own SQLSTATEs.")
