@@ -209,7 +209,8 @@ class Builder {
       if (!IsMember(member)) {
         section->Complain(key + "[" + std::to_string(i) + "]",
                           "allowed are user:EMAIL, serviceAccount:EMAIL, group:EMAIL, "
-                          "domain:NAME, principal://..., principalSet://..., allUsers and "
+                          "domain:NAME, projectOwner:ID, projectEditor:ID, projectViewer:ID, "
+                          "principal://..., principalSet://..., allUsers and "
                           "allAuthenticatedUsers");
       } else if (member.starts_with("all")) {
         desired_.warnings.push_back(section->PathOf(key) + ": " + member +
