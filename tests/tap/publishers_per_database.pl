@@ -75,6 +75,21 @@ subtest 'also if the server is set to 0 before a worker has said what the databa
 	}
 };
 
+subtest 'what restarts no worker leaves the number as it is when one of them ends' => sub {
+	set_publishers('quiet', undef);
+	set_publishers('busy', 2);
+	wait_workers($node, 'busy', 2);
+	$node->safe_psql('busy', 'CREATE TABLE extra (); ALTER EXTENSION postbox ADD TABLE extra; ALTER EXTENSION postbox DROP TABLE extra');
+	for my $ordinal (1, 0)
+	{
+		my ($ends, $stays) = map { $node->safe_psql('postgres', "SELECT pid FROM postbox_workers WHERE ordinal = $_") } $ordinal, 1 - $ordinal;
+		$node->safe_psql('postgres', "SELECT pg_terminate_backend($ends, 20000)");
+		wait_until($node, 'postgres', "SELECT count(*) = 2 AND bool_and(pid <> $ends) FROM postbox_workers WHERE state = 'running'", "another one comes for number $ordinal");
+		is($node->safe_psql('postgres', "SELECT count(*) FROM postbox_workers WHERE pid = $stays"), '1', 'the other one stays');
+	}
+	wait_empty('busy');
+};
+
 subtest 'only a superuser sets it' => sub {
 	$node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; ALTER DATABASE quiet OWNER TO owner');
 	my ($status, undef, $error) = $node->psql('postgres', 'SET ROLE owner; ALTER DATABASE quiet SET postbox.publishers = 9');
