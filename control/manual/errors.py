@@ -15,7 +15,7 @@ def raised(tree, codes):
     """SQLSTATE -> the errors that have it. `tree`: file -> text; `codes`: the text of the server's errcodes.txt."""
     known = re.findall(r"^(\w{5}) +E +(ERRCODE_\w+)(?: +(\w+))?$", codes, re.MULTILINE)
     by_macro = {macro: state for state, macro, _ in known}
-    names = {state: name for state, _, name in reversed(known)}
+    names = {state: name for state, _, name in reversed(known) if name}
     by_condition = {name: state for state, _, name in reversed(known)}  # of two with one name PL/pgSQL takes the first
     found = collections.defaultdict(set)
     for name, text in sorted(tree.items()):
@@ -106,11 +106,11 @@ def _of_sql(text):
 
 def _of_options(expression):
     """Of `'text'` and `format('text %s', ...)` the text; of anything else that there is one."""
-    literal = re.match(r"\s*(?:(?:pg_catalog\.)?format\()?'((?:[^']|'')*)'", expression)
+    literal = re.match(r"\s*(?:(?:pg_catalog\.)?format\()?'((?:[^']|''|'\s*\n\s*')*)'", expression)
     if not literal:
         return HOLE if expression.strip(" ,\n") else ""
-    return _closed(re.sub(r"%(?:\d+\$)?[sLI]", HOLE, literal[1].replace("''", "'")))
+    return _closed(re.sub(r"%(?:\d+\$)?[sLI]", HOLE, re.sub(r"'\s*\n\s*'", "", literal[1]).replace("''", "'")))
 
 
 def _closed(text):
-    return re.sub(rf"{HOLE}(?:\s*{HOLE})+", HOLE, text)
+    return re.sub(rf"{HOLE}(?=[a-z])", f"{HOLE} ", re.sub(rf"{HOLE}(?:\s*{HOLE})+", HOLE, text))

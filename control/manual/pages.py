@@ -6,6 +6,7 @@ import textwrap
 
 from . import comment as comments
 from . import texts
+from .errors import HOLE
 from .subjects import SUBJECTS
 
 FOLDER = "docs/reference"
@@ -168,7 +169,7 @@ class Reference:
         for (state, name), errors in self._errors.items():
             parts += ["", f"## {state}", "", f"`{name}`", ""]
             for error in errors:
-                hint = f" Hint: {_escaped(error.hint)}" if error.hint else ""
+                hint = f" Hint: {_escaped(error.hint)}" if error.hint.strip(f"{HOLE}. ") else ""
                 parts.append(_wrapped(f"- {_escaped(error.message)}.{hint}", "  "))
         return self._page(parts)
 
@@ -216,6 +217,7 @@ class Reference:
             if place is None or name == here or f"postbox.{name}" == here:
                 return whole
             return f"[`postbox.{name}`]({place.removeprefix(page)})"
+        text = re.sub(r"\b([Ss]ee) Troubleshooting\b", r"\1 [Troubleshooting](../guides/troubleshoot.md)", text)
         text = re.sub(r"(?<![\w`.])`?\bpostbox\.(\w+)`?(?![\w(`.])(?!\.\w)", link, text)
         return re.sub(r"(?<![\w`])([0-9][0-9A-Z]{4})(?![\w`])", lambda match: f"[{match[1]}](errors.md#{match[1].lower()})" if match[1] in self._states else match[1], text)
 

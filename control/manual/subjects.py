@@ -6,25 +6,25 @@ import collections
 Subject = collections.namedtuple("Subject", "title about objects")
 
 SUBJECTS = {
-    "outbox.md": Subject("Outboxes", "The tables into which a service writes its events.", (
+    "outbox.md": Subject("Outboxes", "An outbox is a table into which a service writes its events.", (
         "create_outbox", "adopt_outbox", "register_outbox", "drop_outbox", "repair_outbox", "purge_outbox",
         "settle_foreign_events", "resolve_unknown_origin")),
     "emit.md": Subject("Emitting events", "How a service stores an event in its transaction.", ("outbox_emit", "outbox_emit_json", "receipt")),
-    "changes.md": Subject("Change triggers", "Events of what changes in a table.", (
+    "changes.md": Subject("Change triggers", "Triggers that emit an event for each change of a table.", (
         "create_change_triggers", "drop_change_triggers", "emit_changes")),
-    "publication.md": Subject("Publications", "What sends the events of an outbox to a topic.", (
+    "publication.md": Subject("Publications", "A publication sends the events of an outbox to a topic.", (
         "create_publication", "alter_publication", "resume_publication", "drop_publication", "claim_publication", "redrive", "discard",
         "lane_slice")),
-    "inbox.md": Subject("Inboxes", "The tables in which a consumer remembers events, and how events are applied.", (
+    "inbox.md": Subject("Inboxes", "An inbox is a table in which a consumer remembers events. These functions create it and apply events.", (
         "create_inbox", "register_inbox", "drop_inbox", "repair_inbox", "purge_inbox", "inbox_apply", "inbox_apply_batch",
         "event_version", "wait_for_version", "event", "outcome")),
-    "projection.md": Subject("Projections and handlers", "What an event does in the database of its consumer.", (
+    "projection.md": Subject("Projections and handlers", "What an event changes in the database of its consumer.", (
         "create_projection", "drop_projection", "create_handler", "drop_handler")),
     "dead-letter.md": Subject("Dead letters", "Events that could not be applied.", (
         "record_dead_letter", "redrive_dead_letter", "discard_dead_letter", "discard_dead_letters")),
-    "subscription.md": Subject("Subscriptions", "What feeds a Pub/Sub subscription into an inbox.", (
+    "subscription.md": Subject("Subscriptions", "How the messages of a Pub/Sub subscription get into an inbox.", (
         "create_subscription", "drop_subscription")),
-    "credential.md": Subject("Credentials", "Identities at Pub/Sub, by name.", (
+    "credential.md": Subject("Credentials", "Named identities under which Postbox calls Pub/Sub.", (
         "create_credential", "alter_credential", "drop_credential", "grant_credential", "revoke_credential")),
     "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (
         "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "workers", "credential_status", "inbox_problem",

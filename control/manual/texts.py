@@ -2,15 +2,16 @@
 
 import re
 
-CONTENTS = ("These pages are made from the COMMENTs of the SQL objects, the descriptions of the settings, the sources and `postbox --help`.",
+CONTENTS = ("These pages are made from the COMMENTs of the SQL objects, the descriptions of the settings, the error messages in the sources and `postbox --help`.",
             "psql shows the same text: `\\df+ postbox.*`, `\\dv+ postbox.*`, `\\d+ postbox.publication`.")
 SETTINGS = ("A setting with context `sighup` is set in the configuration of the server, and takes effect after a reload. One with context `superuser` or `user` can also",
             "be set for a role, a database or a session. `ALTER DATABASE ... SET` with a setting of Postbox restarts the workers of that database when it commits.")
 ERRORS = ("The errors that the functions of Postbox raise, by SQLSTATE. `…` stands for a name or a value. Errors of the server itself, of triggers and of",
           "constraints come in addition, with their own SQLSTATEs.")
 ATTRIBUTES = ("The payload of an event is the data of its message. Everything else is in attributes, which are texts. The ordering key is the `aggregate_id`, unless the",
-              "publication says otherwise. An emitter's own attributes come behind these; a message has 100 attributes at most.")
-COMMANDS = ("The executable `postbox`: the companion process, the tools of an operator, and an emulator. Each command has a manual page, such as `postbox-pull(1)`.",)
+              "publication says otherwise. Attributes that an emitter adds follow the standard ones; a message has 100 attributes at most.")
+COMMANDS = ("The executable `postbox` has subcommands: `postbox pull`, the process that receives and applies messages; tools for operators; and an emulator of Pub/Sub.",
+            "Each subcommand has a manual page, such as `postbox-pull(1)`.",)
 
 _SECTIONS = {"description": "Description", "environment": "Environment", "exit status": "Exit status", "files": "Files", "examples": "Examples", "notes": "Notes"}
 
@@ -24,7 +25,7 @@ def default(setting):
 
 def span(setting):
     if setting["kind"] == "integer":
-        return f"{setting['least']} to {setting['greatest']}"
+        return f"{setting['least']} to {setting['greatest']}{' ' + setting['unit'] if setting['unit'] else ''}"
     return ", ".join(f"`{value}`" for value in setting["values"] or ())
 
 
@@ -43,7 +44,7 @@ def attributes(header):
     names = {constant: name for constant, name, _ in found}
     return [("Standard attributes", of(lists["kStandardAttributes"])),
             ("Context", of(lists["kContextAttributes"])),
-            ("Traces", [(other, f"The same as `{names.get(one, one.strip(chr(34)))}`, under the name that Google's clients write and read. An event that has one of the two goes out with both, "
+            ("Traces", [(other, f"The same as `{names.get(one, one.strip(chr(34)))}`, under the name that Google's clients write and read. An event that has one of the two is sent with both, "
                                 "unless the message has 100 attributes already.") for one, other in clients.items()]
              + of(["kTraceId"])),
             ("Messages of a dead-letter topic", [(name, text) for _, name, text in found if name.startswith("postbox_") and not name.endswith("_")])]

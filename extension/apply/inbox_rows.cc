@@ -131,7 +131,7 @@ void InboxRows::Require(const std::vector<const InboxEvent*>& events) {
         "inbox \"" + name_ + "\" lost events while they were applied",
         "A trigger or a handler has deleted their rows or prevented their insertion. Without its "
         "row an event takes effect each time it is delivered.",
-        "Change the trigger or the handler.");
+        "Change the trigger or the handler so that it leaves these rows alone.");
 }
 
 void InboxRows::DeleteRejected(const InboxEvent& event) {

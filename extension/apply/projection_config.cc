@@ -57,9 +57,9 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
     const std::string common = CommonTypes(types, TextArrayColumn(row, 3));
     if (!common.empty()) {
       Throw(ERRCODE_DUPLICATE_OBJECT,
-            "events are projected onto table " + resolved.target_name + " already",
+            "event types are already projected onto table " + resolved.target_name,
             other + " takes the event types " + common + ".",
-            "Remove it first with postbox.drop_projection.");
+            "Remove that projection first with postbox.drop_projection.");
     }
   }
 }
@@ -161,9 +161,9 @@ void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid f
   if (Run("SELECT id::text FROM postbox.handler WHERE inbox = $1 AND event_types && $2 AND "
           "function = $3 ORDER BY id LIMIT 1",
           row) > 0) {
-    Throw(ERRCODE_DUPLICATE_OBJECT, "events are handled by " + signature + " already",
+    Throw(ERRCODE_DUPLICATE_OBJECT, "event types are already handled by " + signature,
           "Handler " + PrintedColumn(0, 1) + " takes some of these event types.",
-          "Remove it first with postbox.drop_handler.");
+          "Remove that handler first with postbox.drop_handler.");
   }
   const Registrar registrar("handler");
   Run("INSERT INTO postbox.handler (inbox, event_types, function) VALUES ($1, $2, $3)", row);

@@ -301,9 +301,8 @@ inline void InitMaterializedSRF(FunctionCallInfo fcinfo, uint32 /*flags*/) {
   auto* result = reinterpret_cast<ReturnSetInfo*>(fcinfo->resultinfo);
   if (result == nullptr || !IsA(result, ReturnSetInfo) ||
       (result->allowedModes & SFRM_Materialize) == 0) {
-    ereport(ERROR,
-            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-             errmsg("function that returns rows called in a context that cannot take them")));
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("set-valued function called in context that cannot accept a set")));
   }
   MemoryContext old = MemoryContextSwitchTo(result->econtext->ecxt_per_query_memory);
   TupleDesc row;

@@ -50,7 +50,7 @@ Datum ArgumentOf(size_t number, std::string_view json) {
     if (number == kAttributes) return JsonbOf(json);
     const char* text = StringOrNumber(json);
     if (text == nullptr) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "it must be a string or a whole number");
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the value must be a string or a whole number");
     }
     return Pg([&]() -> Datum {
       switch (number) {

@@ -156,27 +156,27 @@ struct IntSetting {
   "to 1024 bytes."
 constexpr char kContextDetails[] = CONTEXT_DETAILS;
 constexpr char kTraceDetails[] = CONTEXT_DETAILS
-    " The attributes traceparent and tracestate are also sent under the names that Google's "
-    "clients read and write, googclient_traceparent and googclient_tracestate, and the reverse, "
-    "unless the message already has 100 attributes. So a handler finds the trace of a message from "
-    "one of Google's clients in event.attributes->>'traceparent'. The trace is kept through dead "
-    "letters and redrive.";
+    " Google's clients read and write a trace under the names googclient_traceparent and "
+    "googclient_tracestate. An event that has traceparent or tracestate is sent with the "
+    "corresponding one of these names, too, and the reverse, unless the message already has 100 "
+    "attributes. So a handler finds the trace of a message from one of Google's clients in "
+    "event.attributes->>'traceparent'. The trace is kept through dead letters and redrive.";
 #undef CONTEXT_DETAILS
 
 const StringSetting kStrings[] = {
     {"postbox.endpoint", "Sets the address of the Pub/Sub service.",
-     "Empty means the address in the environment variable PUBSUB_EMULATOR_HOST of the server if it "
-     "is set, in plain text, else Google (pubsub.googleapis.com). http://host:port is plain text "
-     "without credentials, for an emulator. https://host:port and host:port are TLS with Google's "
-     "application default credentials or those of the publication; with https:// the default port "
-     "is 443. An IPv6 address is written in brackets. Pub/Sub keeps order only among messages that "
-     "are published in one region, so publishers in several regions use a locational endpoint, "
-     "such as europe-west1-pubsub.googleapis.com:443.",
+     "If it is empty, the address in the environment variable PUBSUB_EMULATOR_HOST of the server "
+     "is used, in plain text; without that variable, Google's (pubsub.googleapis.com). "
+     "http://host:port is plain text without credentials, for an emulator. https://host:port and "
+     "host:port are TLS with Google's application default credentials or those of the publication; "
+     "with https:// the default port is 443. An IPv6 address is written in brackets. Pub/Sub keeps "
+     "order only among messages that are published in one region, so workers in several regions "
+     "need a locational endpoint, such as europe-west1-pubsub.googleapis.com:443.",
      &values.endpoint, PGC_SIGHUP, CheckHook<CheckEndpoint>, GUC_SUPERUSER_ONLY},
     {"postbox.project_id",
      "Sets the Google Cloud project that completes short names of topics and subscriptions.",
      "With my-project, the topic orders is projects/my-project/topics/orders. Full resource names "
-     "do not need it. Empty means no project: short names cannot be used.",
+     "do not need it. If it is empty, short names cannot be used.",
      &values.project_id, PGC_SUSET, CheckHook<CheckProject>, 0},
     {"postbox.quota_project",
      "Sets the Google Cloud project that is charged for requests to Pub/Sub.",
@@ -192,8 +192,8 @@ const StringSetting kStrings[] = {
      "A user who owns none gets the only outbox with a publication that the user may INSERT into; "
      "if there is none, the only outbox that the user may INSERT into. In a function that runs as "
      "another role than its caller, such as a SECURITY DEFINER function or a handler, a value set "
-     "by the caller (SET, connection options, ALTER ROLE) is ignored. A SET clause of the "
-     "function, ALTER DATABASE and the server's configuration are honored.",
+     "by the caller (SET, connection options, ALTER ROLE) is ignored. A value of a SET clause of "
+     "the function, of ALTER DATABASE or of the server's configuration is used.",
      &values.default_outbox, PGC_USERSET, CheckDefaultOutbox, 0, AssignDefaultOutbox},
     {"postbox.correlation_id", "Sets the attribute correlation_id of emitted events.",
      kContextDetails, &values.correlation_id, PGC_USERSET, CheckHook<CheckAttributeValue>, 0},
@@ -222,16 +222,17 @@ const IntSetting kInts[] = {
      "databases need, the databases are served in turn.",
      &values.max_workers, kMaxWorkers, 1, kMaxWorkers, 0},
     {"postbox.poll_interval",
-     "Sets the interval at which a publisher looks for events that no commit announced.",
-     "The commit of an event wakes the publishers. Exceptions are plain INSERTs into a table "
-     "outbox that was made by create_outbox, and rows of a log that keep their txid and seq.",
+     "Sets the interval at which a publisher worker looks for events that no commit announced.",
+     "The commit of an event wakes the workers. Exceptions are plain INSERTs into a table outbox "
+     "that was made by create_outbox, and rows of a log that keep their txid and seq.",
      &values.poll_interval, 1000, 10, 60000, GUC_UNIT_MS},
     {"postbox.claim_batch_size",
-     "Sets the maximum number of events that a publisher claims at once from a table outbox.",
+     "Sets the maximum number of events that a publisher worker claims at once from a table "
+     "outbox.",
      nullptr, &values.claim_batch_size, 500, 1, 1000, 0},
     {"postbox.read_chunk_size",
-     "Sets the maximum number of events that a publisher reads at once from a log outbox.", nullptr,
-     &values.read_chunk_size, 2000, 1, 100000, 0},
+     "Sets the maximum number of events that a publisher worker reads at once from a log outbox.",
+     nullptr, &values.read_chunk_size, 2000, 1, 100000, 0},
     {"postbox.checkpoint_interval",
      "Sets the minimum time between two checkpoints of a position in a log outbox.",
      "A checkpoint stores how far the log has been published. After a crash, events published "
@@ -239,37 +240,40 @@ const IntSetting kInts[] = {
      "counts them.",
      &values.checkpoint_interval, 200, 10, 60000, GUC_UNIT_MS},
     {"postbox.lease_timeout",
-     "Sets the age at which the claim of a running publisher counts as abandoned.",
-     "Another publisher then takes over the claimed events. The claims of a publisher that has "
-     "ended are abandoned at once.",
+     "Sets the age at which the claim of a running publisher worker counts as abandoned.",
+     "Another worker then takes over the claimed events. For a lane of a log outbox, the age "
+     "is the time since its worker last reported. The claims of a worker that has ended are taken "
+     "over at once.",
      &values.lease_timeout, 300, 10, 86400, GUC_UNIT_S},
     {"postbox.publish_timeout",
-     "Sets how long a publisher tries to publish an event before it releases the event.",
+     "Sets how long a publisher worker tries to publish an event before it releases the event.",
      "The time begins when the event is first sent. A released event is claimed and sent again "
      "later. The effective value is at most half of postbox.lease_timeout.",
      &values.publish_timeout, 60, 1, 600, GUC_UNIT_S},
     {"postbox.max_outstanding_messages",
-     "Sets the maximum number of messages that a publisher has in flight.",
-     "With several publications a publisher may have up to a quarter more in flight, because each "
+     "Sets the maximum number of messages that a publisher worker has in flight.",
+     "With several publications a worker may have up to a quarter more in flight, because each "
      "publication has a guaranteed share.",
      &values.max_outstanding_messages, 20000, 1, 1000000, 0},
     {"postbox.max_outstanding_bytes",
-     "Sets the maximum size of the messages that a publisher has in flight.",
-     "With several publications a publisher may have up to a quarter more in flight, because each "
+     "Sets the maximum size of the messages that a publisher worker has in flight.",
+     "With several publications a worker may have up to a quarter more in flight, because each "
      "publication has a guaranteed share.",
      &values.max_outstanding_bytes, 65536, 1024, 4 * 1024 * 1024, GUC_UNIT_KB},
-    {"postbox.channels", "Sets the maximum number of connections of each publisher to Pub/Sub.",
+    {"postbox.channels",
+     "Sets the maximum number of connections of each publisher worker to Pub/Sub.",
      "Connections are opened when they are needed. Each carries 100 requests at a time.",
      &values.channels, 64, 1, 256, 0},
     {"postbox.maintenance_interval",
-     "Sets the interval at which a publisher deletes rows older than the retention.",
-     "This applies to outboxes and inboxes.", &values.maintenance_interval, 60, 1, 86400,
-     GUC_UNIT_S},
-    {"postbox.restart_delay", "Sets the delay before a failed publisher is started again.",
+     "Sets the interval at which a publisher worker removes what is older than the retention.",
+     "This applies to outboxes and inboxes. It must be less than a quarter of the retention of "
+     "each log outbox; otherwise some events are kept longer.",
+     &values.maintenance_interval, 60, 1, 86400, GUC_UNIT_S},
+    {"postbox.restart_delay", "Sets the delay before a failed publisher worker is started again.",
      "The delay doubles with each failure in a row, up to 60 s.", &values.restart_delay, 1000, 10,
      60000, GUC_UNIT_MS},
     {"postbox.time_scale",
-     "Sets the scale of the publishers' built-in limits and pauses, for tests of Postbox.",
+     "Sets the scale of the built-in limits and pauses of publisher workers, for tests of Postbox.",
      "The unit is percent. It applies to built-in limits and pauses, to the turns of databases "
      "that share too few workers, and to postbox.lease_timeout. With 20, a step on an outbox may "
      "take a fifth of a second instead of a second, and a lease ends after a fifth of "
@@ -314,7 +318,7 @@ void DefineSettings() {
       &values.mute_changes, false, PGC_USERSET, GUC_NOT_IN_SAMPLE | GUC_DISALLOW_IN_FILE,
       CheckMuteChanges, AssignMuteChanges, nullptr);
   DefineCustomEnumVariable(
-      "postbox.compression", "Sets the compression of the publishers' requests to Pub/Sub.",
+      "postbox.compression", "Sets the compression of requests of publisher workers to Pub/Sub.",
       "Requests of less than 240 bytes are never compressed. Pub/Sub counts and stores messages "
       "uncompressed.",
       &values.compression, static_cast<int>(Compression::kOff), kCompressions, PGC_SIGHUP, 0,

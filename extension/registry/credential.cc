@@ -160,7 +160,7 @@ void CheckSecret(const std::string& secret) {
                        : value->type == jbvString && value->val.string.len > 0);
     if (right) continue;
     Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-          std::string("the secret has no ") + (member.object ? "object \"" : "text \"") +
+          std::string("the secret has no ") + (member.object ? "object" : "text") + " \"" +
               member.name + "\", which type " + member.type + " needs",
           "", kDocumentHint);
   }
@@ -270,9 +270,9 @@ std::string LockForChange(const std::string& name, const char* lock = "FOR NO KE
 void RequireNewSnapshots() {
   if (!IsolationUsesXactSnapshot()) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "this cannot be done in a transaction of isolation level REPEATABLE READ or SERIALIZABLE",
+        "this change of a credential needs isolation level READ COMMITTED",
         "It would not see recent uses of the credential.",
-        "Begin it with BEGIN ISOLATION LEVEL READ COMMITTED.");
+        "Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.");
 }
 
 void CreateCredential(FunctionCallInfo fcinfo) {

@@ -12,7 +12,7 @@ void CheckRetention(const NullableDatum& retention) {
   const bool positive = Microseconds(retention.value) > 0;
   if (!positive) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, "retention must be positive", "",
-          "NULL keeps published events for ever.");
+          "NULL keeps published events forever.");
   }
 }
 

@@ -181,7 +181,8 @@ Oid FindFreePart(Oid of, Oid given, const char* suffix, const char* what, const 
   Throw(ERRCODE_AMBIGUOUS_PARAMETER,
         std::string("the ") + what + " of \"" + RelationName(of) + "\" is not named after it",
         "It may be one of " + candidates + ".",
-        "Name it, or first register the outboxes and inboxes to which the others belong.");
+        "Pass the right table as an argument, or first register the outboxes and inboxes to which "
+        "the other tables belong.");
 }
 
 }  // namespace postbox

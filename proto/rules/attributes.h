@@ -32,15 +32,15 @@ namespace postbox::pubsub {
 inline constexpr std::string_view kEventId = "event_id";
 // The type of the event, for example `video.created`.
 inline constexpr std::string_view kEventType = "event_type";
-// The key of the aggregate. It is the ordering key, too, unless the publication says otherwise.
+// The id of the aggregate. It is also the ordering key, unless the publication says otherwise.
 inline constexpr std::string_view kAggregateId = "aggregate_id";
 // The type of the aggregate, for example `video`.
 inline constexpr std::string_view kAggregateType = "aggregate_type";
 // The number of the event within its aggregate, in decimal. It only grows.
 inline constexpr std::string_view kVersion = "version";
-// When the event occurred: RFC 3339 in UTC, with six digits of a fraction at most.
+// When the event occurred: RFC 3339 in UTC, with up to six fractional digits of the second.
 inline constexpr std::string_view kOccurredAt = "occurred_at";
-// The version of the form of the payload; `v1` unless the emitter gives another one.
+// The version of the schema of the payload; `v1` unless the emitter gives another one.
 inline constexpr std::string_view kSchemaVersion = "schema_version";
 
 inline constexpr std::array<std::string_view, 7> kStandardAttributes = {
@@ -48,13 +48,13 @@ inline constexpr std::array<std::string_view, 7> kStandardAttributes = {
 
 // outbox_emit adds these when the setting postbox.<name> is not empty.
 
-// The request or the process to which the event belongs.
+// An id of the request or the business process to which the event belongs.
 inline constexpr std::string_view kCorrelationId = "correlation_id";
-// The event or the command that caused this event.
+// An id of the event or the command that caused this event.
 inline constexpr std::string_view kCausationId = "causation_id";
 // The user on whose behalf the event was emitted.
 inline constexpr std::string_view kUserId = "user_id";
-// The trace and the span in which the event was emitted, in the form of W3C Trace Context.
+// The trace and the span in which the event was emitted, in the format of W3C Trace Context.
 inline constexpr std::string_view kTraceparent = "traceparent";
 // The name of the emitting service.
 inline constexpr std::string_view kSourceService = "source_service";
@@ -77,7 +77,8 @@ constexpr bool IsTraceNameOfClients(std::string_view name) {
   return name == kTraceNames[0].of_clients || name == kTraceNames[1].of_clients;
 }
 
-// The trace of a message that has no `traceparent`: `postbox pull` writes it into its log lines.
+// The id of a trace, from other clients. `postbox pull` writes it into its log lines if the message
+// has no `traceparent`.
 inline constexpr std::string_view kTraceId = "trace_id";
 
 // What `postbox pull` adds to a message that it publishes to a dead-letter topic. It removes those
@@ -85,7 +86,7 @@ inline constexpr std::string_view kTraceId = "trace_id";
 inline constexpr std::string_view kErrorPrefix = "postbox_error_";
 // The SQLSTATE of the error.
 inline constexpr std::string_view kErrorSqlstate = "postbox_error_sqlstate";
-// The error, cut to the length that Pub/Sub allows.
+// The error message, cut to the length that Pub/Sub allows.
 inline constexpr std::string_view kErrorMessage = "postbox_error_message";
 // The Pub/Sub subscription from which the message was received, as a full resource name.
 inline constexpr std::string_view kOriginalSubscription = "postbox_original_subscription";

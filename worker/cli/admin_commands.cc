@@ -156,7 +156,8 @@ Command AddSeek(CLI::App* app) {
   to->require_option(1);
   seek->footer(
       "Acknowledged messages are delivered again only if the subscription or its topic retains "
-      "them. An inbox applies an event that is delivered again only once within its retention.\n\n"
+      "them. An inbox applies an event once within its retention, however often it is "
+      "delivered.\n\n"
       "Example:\n"
       "  postbox seek shop.order.events.shop-reader --time 2026-01-31T12:00:00Z");
   return {seek, [options] { return RunSeek(*options); }};
@@ -186,7 +187,7 @@ Command AddProvision(CLI::App* app) {
   CLI::Option* print = provision
                            ->add_option("--print", options->print,
                                         "Print commands of gcloud or a configuration for Terraform "
-                                        "that create everything in the file; no server is asked")
+                                        "that create everything in the file; no server is called")
                            ->check(CLI::IsMember({"gcloud", "terraform"}))
                            ->excludes(dry_run)
                            ->excludes(skip);

@@ -16,7 +16,7 @@ name: the table, with or without its schema; without one it is created in the cu
   named after it.
 kind: `log` is append-only: publishing writes no row of it. `table` keeps the state of each event in its row. Use `table` where the rows themselves must say what is
   published. `adopt_outbox` makes an existing table an outbox of kind `table`.
-retention: how long published events are kept. A `log` is emptied by partitions: it keeps them for up to a quarter of the retention longer, or for up to 1 minute if
+retention: how long published events are kept. A `log` is emptied by partitions: it keeps events for up to a quarter of the retention longer, or up to 1 minute if
   that is more. NULL keeps them forever. Events that a publication has not read are kept; so are all events of a `log` that has no publication.
 
 Rights: CREATE on the schema. The caller becomes the owner.

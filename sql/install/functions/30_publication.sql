@@ -36,7 +36,7 @@ topic: a topic id, which `postbox.project_id` completes, or a full name `project
 aggregate_types: the aggregate types whose events are published. NULL publishes all.
 ordering: `key` uses the aggregate id as the ordering key. The other values are for a `log` only. `bucket:N`, with N from 1 to 65536, uses N ordering keys, so that
   requests are full at any number of aggregates; the order within an aggregate is kept. `none` sends no ordering key.
-lanes: 1 to 64; more than 1 for a `log` only. Splits the publication by key, so that as many workers can serve it.
+lanes: 1 to 64; more than 1 for a `log` only. Splits the publication by key, so that this many workers can serve it.
 max_attempts: how many times an event that Pub/Sub rejects is attempted before it waits for `redrive` or `discard`. At least 1.
 base_backoff: the delay before the second attempt; it doubles with each attempt. More than 0, at most 1 day.
 max_backoff: the longest delay between attempts. From base_backoff to 1 day.
@@ -68,9 +68,9 @@ Workers first finish what is in flight, for at most 5 s, so that it is not sent 
 
 name: the name of the publication.
 topic: the new topic.
-aggregate_types: the new aggregate types; `'{}'` publishes all types. They apply to events that are committed afterwards. Of the events committed before
-  that a lane has not reached yet, those of an added type are published and those of a removed type are not. Where a lane is reading ahead of a long backlog, such events
-  may come after later events of other types with the same aggregate id.
+aggregate_types: the new aggregate types; `'{}'` publishes all types. They apply to events that are committed afterwards, and to
+  earlier events that a lane has not reached yet: those of an added type are published, those of a removed type are not. Where a lane is reading ahead of a long backlog,
+  such earlier events may come after later events of other types with the same aggregate id.
 max_attempts: how many times a rejected event is attempted.
 base_backoff: the delay before the second attempt.
 max_backoff: the longest delay between attempts.
@@ -582,6 +582,6 @@ COMMENT ON COLUMN postbox.publication_status."position" IS 'Log: the seq up to w
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log: the lock tokens of the workers that hold its lanes, see postbox.workers. NULL for a table';
 COMMENT ON COLUMN postbox.publication_status.sent_again_at_most IS
     'An upper bound of the number of messages that were sent more than once since the publication was created: 0 without a fault. It counts the messages of requests '
-    'without an answer, and what a worker that ended without storing its position, or that began again at the stored one, may have sent since: of a log with a backlog, '
-    'all that waited. Counts are stored with the results; those of a worker that was killed before that are missing';
+    'without an answer, and what a worker may have sent after its last stored position, if it was lost or began again there: of a log with a backlog, the whole backlog. '
+    'Counts are stored with the results; those of a worker that was killed before that are missing';
 COMMENT ON COLUMN postbox.publication_status.sent_again_at IS 'When the last of them were counted; NULL if there were none';

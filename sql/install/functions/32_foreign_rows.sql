@@ -314,8 +314,8 @@ $$;
 CREATE OR REPLACE FUNCTION postbox.settle_foreign_events(outbox regclass) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.settle_foreign_events(regclass) IS $$
-After a restore into another cluster: takes events of a `log` that the other cluster had not published, and publishes them before the events that their keys have here.
-  They become parked events that are due. Returns how many, at most 2000 in one call; 0 also if another session is doing the same. Workers call it by themselves.
+After a restore into another cluster: turns the events of a `log` that the other cluster had not published into parked events that are due. So they are published before
+  the events that their keys have here. Returns how many, at most 2000 in one call; 0 also if another session is doing the same. Workers call it by themselves.
 
 outbox: the outbox, of kind `log`.
 

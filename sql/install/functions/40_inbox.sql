@@ -1,11 +1,11 @@
 CREATE OR REPLACE FUNCTION postbox.create_inbox(name text, retention interval DEFAULT '14 days') RETURNS regclass
     AS 'MODULE_PATHNAME', 'create_inbox' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_inbox(text, interval) IS $$
-Creates an inbox: the table of the event IDs that were seen, and the table `<name>_tombstone` of the versions at which keys were deleted. Returns the inbox table.
+Creates an inbox: the table of the event ids that were seen, and the table `<name>_tombstone` of the versions at which keys were deleted. Returns the inbox table.
 
 name: the table, with its schema; at most 45 bytes without the schema.
-retention: how long event IDs and tombstones are kept. An event that is delivered again later takes effect again in handlers; a projection still recognizes it by its
-  version. Keep IDs longer than the Pub/Sub subscription keeps messages.
+retention: how long event ids and tombstones are kept. An event that is delivered again later takes effect again in handlers; a projection still recognizes it by its
+  version. Keep ids longer than the Pub/Sub subscription keeps messages.
 
 Rights: CREATE on the schema. The caller becomes the owner. Projections and handlers of the inbox run with the rights of the owner.
 Errors: 42P07 if the table exists; 22023 if the retention is not positive; 42622 if the name is too long; 42P16 if the table would be temporary.
@@ -29,7 +29,7 @@ $$;
 CREATE OR REPLACE FUNCTION postbox.purge_inbox(inbox regclass, batch int DEFAULT 10000) RETURNS bigint
     AS 'MODULE_PATHNAME', 'purge_inbox' LANGUAGE C;
 COMMENT ON FUNCTION postbox.purge_inbox(regclass, int) IS $$
-Deletes event IDs, and then tombstones, that are older than the retention of an inbox. Returns the number of deleted rows. Workers call it regularly, see
+Deletes event ids, and then tombstones, that are older than the retention of an inbox. Returns the number of deleted rows. Workers call it regularly, see
   `postbox.maintenance_interval`; call it where no worker runs.
 
 inbox: the inbox table.
@@ -67,7 +67,7 @@ Registers a table that `create_inbox` made and that is not an inbox at present: 
   `applied`.
 
 relation: the table.
-retention: how long event IDs and tombstones are kept.
+retention: how long event ids and tombstones are kept.
 tombstone: the table of tombstones. NULL takes the one that is named after the inbox, or creates an empty one. If another table may be that of the inbox, for example after
   a rename, name it.
 

@@ -19,7 +19,7 @@ columns: a JSON object from column to source. NULL: each column takes the JSON f
   "base64"}`; `as` is `base64`, `hex`, `utc`, `epoch_seconds`, `epoch_milliseconds` or `epoch_microseconds`), or a field of the event: `"$event_id"`, `"$event_type"`,
   `"$aggregate_type"`, `"$aggregate_id"`, `"$version"`, `"$payload"`, `"$attributes"`, `"$occurred_at"`.
 key: the columns that identify a row; there must be a unique index on exactly these, without WHERE. NULL takes the primary key. Unless `columns` maps it, a single key
-  column takes the aggregate ID, and each of several key columns the JSON field of its name.
+  column takes the aggregate id, and each of several key columns the JSON field of its name.
 version_column: the column of the version, of type bigint or integer, not part of the key.
 delete_types: the event types that delete the row.
 
@@ -88,7 +88,7 @@ Waits until the row of a key in the target of a projection has at least this ver
 It sleeps until a transaction that applied events commits. On a standby it looks every 50 ms, and without `shared_preload_libraries` every 20 ms.
 
 target: the target of a projection.
-key: the aggregate ID, or the value of the single key column. For a key of several columns, a JSON array, such as `["eu", 42]`.
+key: the aggregate id, or the value of the single key column. For a key of several columns, a JSON array, such as `["eu", 42]`.
 version: the version to wait for.
 timeout: how long it waits; 0 looks once.
 
@@ -160,12 +160,12 @@ Problems of inboxes, projections and handlers, one row for each: a broken projec
 A projection is broken if its target was dropped, or has lost its key, its version column or another column that the projection wrote when it was created. A handler is
   broken if its function is gone or has another result type. See Troubleshooting.
 
-Rights: everyone sees all rows.
+Rights: SELECT, which PUBLIC has.
 $$;
 COMMENT ON COLUMN postbox.inbox_problem.inbox IS 'The inbox.';
 COMMENT ON COLUMN postbox.inbox_problem.kind IS
     'What has the problem: `projection`, `handler`, `inbox`, or `field`: a field that a projection takes and that the events do not have.';
-COMMENT ON COLUMN postbox.inbox_problem.id IS 'The ID of the projection or handler; of a `field`, that of its projection. NULL for an `inbox`.';
+COMMENT ON COLUMN postbox.inbox_problem.id IS 'The id of the projection or handler; of a `field`, that of its projection. NULL for an `inbox`.';
 COMMENT ON COLUMN postbox.inbox_problem.event_types IS
     'The event types of the projection or handler; of a `field`, the types whose events lack it. NULL for an `inbox`: all types.';
 COMMENT ON COLUMN postbox.inbox_problem.problem IS 'What is wrong.';

@@ -8,7 +8,7 @@ CREATE OR REPLACE FUNCTION postbox.record_dead_letter(inbox regclass, event post
     AS 'MODULE_PATHNAME', 'record_dead_letter' LANGUAGE C;
 COMMENT ON FUNCTION postbox.record_dead_letter(regclass, postbox.event, text, text, int) IS $$
 Records an event as a dead letter, for a consumer that gives it up. The inbox remembers the event as `rejected`, so a redelivery is a duplicate. Returns `rejected`, or
-  `duplicate` if the inbox has seen the event, which records nothing. An event without an ID is recorded, and cannot be redriven.
+  `duplicate` if the inbox has seen the event, which records nothing. An event without an id is recorded, and cannot be redriven.
 
 inbox: the inbox.
 event: the event.
@@ -32,10 +32,10 @@ Records a message as it was received, like the other form. Fields that the datab
   `postbox pull` calls this function.
 
 inbox: the inbox.
-event_id: the event ID, in UTF-8. NULL or empty if the message has none: it is recorded all the same.
+event_id: the event id, in UTF-8. NULL or empty if the message has none: it is recorded all the same.
 event_type: the event type, in UTF-8.
 aggregate_type: the aggregate type, in UTF-8.
-aggregate_id: the aggregate ID, in UTF-8.
+aggregate_id: the aggregate id, in UTF-8.
 version: the version; NULL if there is none.
 payload: the payload.
 attributes: a JSON object of the attributes, in UTF-8.
@@ -58,7 +58,7 @@ Applies a dead letter again. Returns the outcome. If it is `applied`, the dead l
 id: the `id` of the dead letter in `postbox.dead_letter`.
 
 Rights: INSERT on the inbox, or membership in postbox_operator.
-Errors: 42704 if there is no such dead letter; 55000 if it has no event ID, or has bytes in `raw`. Errors that are not those of the event, such as a lock time-out or a
+Errors: 42704 if there is no such dead letter; 55000 if it has no event id, or has bytes in `raw`. Errors that are not those of the event, such as a lock time-out or a
   broken projection, are raised.
 Since: 0.2.0
 Example: SELECT id, postbox.redrive_dead_letter(id) FROM postbox.dead_letter WHERE event_type = 'video.created' ORDER BY id;

@@ -7,18 +7,18 @@
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event postbox.event, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply' LANGUAGE C;
 COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event, text) IS $$
-Applies an event in the current transaction, with effect once: an event that the inbox has seen changes nothing. Returns the outcome: `applied`, `duplicate` (seen before),
+Applies an event in the current transaction. It takes effect once: an event that the inbox has seen changes nothing. Returns the outcome: `applied`, `duplicate` (seen before),
   `stale` (older than what is stored), `ignored` (no projection or handler takes its type) or `rejected` (recorded in `postbox.dead_letter`).
 
 An error of the event is raised. With `on_error => 'reject'` the event is rolled back and recorded as a dead letter instead. Errors that are not those of the event are
   always raised: SQLSTATE classes 08, 40, 53, 57 and 58, 55P03, 25006, a broken projection, handler or inbox, and a right that the owner of the inbox lacks.
 
 inbox: the inbox.
-event: the event. Its ID may be any text: one that is a uuid is that uuid in every notation, any other text stands for its UUIDv5.
+event: the event. Its id may be any text: one that is a uuid is that uuid in every notation, any other text stands for its UUIDv5.
 on_error: `raise` or `reject`.
 
 Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
-Errors: 42809 if `inbox` is not an inbox; 22004 if the event has no ID or no type; 22023 if `on_error` is unknown; 54001 if triggers or handlers apply events more than 16
+Errors: 42809 if `inbox` is not an inbox; 22004 if the event has no id or no type; 22023 if `on_error` is unknown; 54001 if triggers or handlers apply events more than 16
   calls deep. Errors of projections and handlers are raised as they are.
 Since: 0.2.0
 $$;
@@ -55,10 +55,10 @@ BEGIN
 Applies an event in the current transaction like the form with one argument of type `postbox.event`, with one argument for each field of the event.
 
 inbox: the inbox.
-event_id: the event ID: any text. One that is a uuid is that uuid in every notation, any other text stands for its UUIDv5.
+event_id: the event id: any text. One that is a uuid is that uuid in every notation, any other text stands for its UUIDv5.
 event_type: the event type.
 aggregate_type: the aggregate type.
-aggregate_id: the aggregate ID.
+aggregate_id: the aggregate id.
 version: the version of the aggregate. Projections need a version that is greater than 0.
 payload: the payload: `bytea`, or `text`, `json` or `jsonb`, which are applied as their bytes in UTF-8; a literal or a parameter without a type is `text`. Bytes written as
   text (`\x7b7d`) are refused: cast them to `bytea`. Do not cast JSON to `bytea`, which loses backslashes: '{"path": "C:\\new"}'::bytea is the bytes of {"path": "C:\new"}.
@@ -67,7 +67,7 @@ occurred_at: the time of the event. NULL if it is not known.
 on_error: `raise` raises an error of the event. `reject` rolls the event back and records it in `postbox.dead_letter`.
 
 Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
-Errors: 42809 if `inbox` is not an inbox; 22004 if the event has no ID or no type; 22023 if `on_error` is unknown or the payload is bytes written as text; 54001 if triggers
+Errors: 42809 if `inbox` is not an inbox; 22004 if the event has no id or no type; 22023 if `on_error` is unknown or the payload is bytes written as text; 54001 if triggers
   or handlers apply events more than 16 calls deep. Errors of projections and handlers are raised as they are.
 Since: 0.2.0
 Example: SELECT postbox.inbox_apply('catalog_read.inbox', 'evt_1', 'video.created', 'video', 'v_123', 1, '{"title": "Intro"}');

@@ -13,7 +13,7 @@ Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. The 
 
 name: the name of the subscription in this database; 1 to 63 bytes.
 inbox: the inbox.
-subscription: the Pub/Sub subscription: an ID, which the project of `postbox pull` completes, or a full name, `projects/PROJECT/subscriptions/ID`.
+subscription: the Pub/Sub subscription: an id, which the project of `postbox pull` completes, or a full name, `projects/PROJECT/subscriptions/ID`.
 max_outstanding_messages: the most messages that are pulled and not yet acknowledged; 1 to 1000000.
 max_outstanding_bytes: the most bytes that are pulled and not yet acknowledged; 1 to 1099511627776.
 appliers: the most connections that apply events at the same time; 1 to 64. As many are used as increase throughput, and only while there is work. Events of one key are
@@ -22,7 +22,7 @@ batch_size: the most events in one transaction; 1 to 10000.
 batch_delay: the time between the beginnings of transactions that are not full; 0 to 10 s. An event after a pause does not wait.
 on_error: what happens to an event that failed `max_attempts` times. `reject` records it in `postbox.dead_letter`. `dead_letter_topic` publishes it to that topic. `nack`
   never gives it up: it goes back to Pub/Sub each time, and the subscription's own dead-letter policy counts these attempts.
-max_attempts: after how many failed attempts an event is given up; 1 to 1000. With the defaults that is after 15 s, which is too short to remove a cause by hand.
+max_attempts: after how many failed attempts an event is given up; 1 to 1000. With the defaults that is after 8 to 15 s, which is too short to remove a cause by hand.
 min_backoff: the delay before the second attempt; 1 ms to 10 min. It doubles with each attempt.
 max_backoff: the longest delay between attempts; `min_backoff` to 10 min.
 dead_letter_topic: the topic of `on_error => 'dead_letter_topic'`; NULL otherwise.

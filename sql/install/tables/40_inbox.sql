@@ -13,11 +13,11 @@ CREATE TABLE postbox.inbox (
 COMMENT ON TABLE postbox.inbox IS $$
 The inboxes of this database, one row for each. Only the functions change it: `create_inbox`, `register_inbox`, `repair_inbox` and `drop_inbox`.
 
-Rights: everyone sees all rows.
+Rights: SELECT, which PUBLIC has.
 $$;
 COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each event that was seen.';
 COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of tombstones: the versions at which keys of projections were deleted.';
-COMMENT ON COLUMN postbox.inbox.retention IS 'How long event IDs and tombstones are kept. It must be longer than Pub/Sub may deliver an event again.';
+COMMENT ON COLUMN postbox.inbox.retention IS 'How long event ids and tombstones are kept. It must be longer than Pub/Sub may deliver an event again.';
 COMMENT ON COLUMN postbox.inbox.created_at IS 'When the inbox was created or registered.';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.inbox', '');

@@ -19,9 +19,9 @@ COMMENT ON TABLE postbox.projection IS $$
 The projections of this database, one row for each: tables that are kept up to date from events. Only `create_projection` and `drop_projection` change it, and the sessions
   that apply events (`aggregate_types`).
 
-Rights: everyone sees all rows.
+Rights: SELECT, which PUBLIC has.
 $$;
-COMMENT ON COLUMN postbox.projection.id IS 'The ID of the projection, for `drop_projection`.';
+COMMENT ON COLUMN postbox.projection.id IS 'The id of the projection, for `drop_projection`.';
 COMMENT ON COLUMN postbox.projection.inbox IS 'The inbox whose events are projected.';
 COMMENT ON COLUMN postbox.projection.event_types IS 'The event types that insert or update the row.';
 COMMENT ON COLUMN postbox.projection.target IS 'The table that is kept up to date; 0 if it was dropped.';
@@ -46,9 +46,9 @@ CREATE INDEX handler_inbox ON postbox.handler (inbox);
 COMMENT ON TABLE postbox.handler IS $$
 The handlers of this database, one row for each: functions that are called with events. Only `create_handler` and `drop_handler` change it.
 
-Rights: everyone sees all rows.
+Rights: SELECT, which PUBLIC has.
 $$;
-COMMENT ON COLUMN postbox.handler.id IS 'The ID of the handler, for `drop_handler`.';
+COMMENT ON COLUMN postbox.handler.id IS 'The id of the handler, for `drop_handler`.';
 COMMENT ON COLUMN postbox.handler.inbox IS 'The inbox whose events are handled.';
 COMMENT ON COLUMN postbox.handler.event_types IS 'The event types with which the function is called.';
 COMMENT ON COLUMN postbox.handler.function IS 'The signature of the function, with its schema. It is text because pg_upgrade does not support columns of type regprocedure.';
@@ -64,7 +64,7 @@ CREATE TABLE postbox.missing_field (
 );
 COMMENT ON TABLE postbox.missing_field IS
     'Internal: JSON fields that a projection takes and that were in none of the last 100 events of these types, for postbox.inbox_problem.';
-COMMENT ON COLUMN postbox.missing_field.projection IS 'The ID of the projection.';
+COMMENT ON COLUMN postbox.missing_field.projection IS 'The id of the projection.';
 COMMENT ON COLUMN postbox.missing_field.column_name IS 'The column of the target that takes the field.';
 COMMENT ON COLUMN postbox.missing_field.field IS 'The path of the field in the payload.';
 COMMENT ON COLUMN postbox.missing_field.event_types IS 'The event types whose events lack the field.';

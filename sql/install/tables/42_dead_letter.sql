@@ -28,12 +28,12 @@ The dead letters: events that could not be applied, with their payload, one row 
 
 Rights: roles with the rights of the owner of the inbox, and members of postbox_operator, see the dead letters of the inbox.
 $$;
-COMMENT ON COLUMN postbox.dead_letter.id IS 'The ID of the dead letter, for `redrive_dead_letter` and `discard_dead_letter`.';
+COMMENT ON COLUMN postbox.dead_letter.id IS 'The id of the dead letter, for `redrive_dead_letter` and `discard_dead_letter`.';
 COMMENT ON COLUMN postbox.dead_letter.inbox IS 'The inbox to which the event was to be applied.';
-COMMENT ON COLUMN postbox.dead_letter.event_id IS 'The event ID as received. NULL or empty if the message had none: it cannot be redriven.';
+COMMENT ON COLUMN postbox.dead_letter.event_id IS 'The event id as received. NULL or empty if the message had none: it cannot be redriven.';
 COMMENT ON COLUMN postbox.dead_letter.event_type IS 'The event type.';
 COMMENT ON COLUMN postbox.dead_letter.aggregate_type IS 'The aggregate type.';
-COMMENT ON COLUMN postbox.dead_letter.aggregate_id IS 'The aggregate ID.';
+COMMENT ON COLUMN postbox.dead_letter.aggregate_id IS 'The aggregate id.';
 COMMENT ON COLUMN postbox.dead_letter.version IS 'The version. NULL if the message had none.';
 COMMENT ON COLUMN postbox.dead_letter.payload IS 'The payload as received.';
 COMMENT ON COLUMN postbox.dead_letter.attributes IS 'The attributes of the message. NULL if they are in `raw`, or the message had none.';

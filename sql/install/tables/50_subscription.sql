@@ -25,11 +25,11 @@ COMMENT ON TABLE postbox.subscription IS $$
 The subscriptions of this database, one row for each: which Pub/Sub subscriptions `postbox pull` applies to which inbox, and how. Only `create_subscription` and
   `drop_subscription` change it.
 
-Rights: everyone sees all rows.
+Rights: SELECT, which PUBLIC has.
 $$;
 COMMENT ON COLUMN postbox.subscription.name IS 'The name of the subscription in this database.';
 COMMENT ON COLUMN postbox.subscription.inbox IS 'The inbox to which the events are applied.';
-COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an ID in the project of `postbox pull`.';
+COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`.';
 COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'The most messages that are pulled and not yet acknowledged.';
 COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'The most bytes that are pulled and not yet acknowledged.';
 COMMENT ON COLUMN postbox.subscription.appliers IS 'The most connections that apply events at the same time. Events of one key are applied by one of them at a time.';

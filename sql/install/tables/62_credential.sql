@@ -10,7 +10,7 @@ COMMENT ON TABLE postbox.credential IS $$
 The credentials of this database, one row for each, without their secrets: identities at Pub/Sub that publications and subscriptions name. Only `create_credential`,
   `alter_credential` and `drop_credential` change it.
 
-Rights: everyone sees all rows.
+Rights: SELECT, which PUBLIC has.
 $$;
 COMMENT ON COLUMN postbox.credential.name IS 'The name of the credential.';
 COMMENT ON COLUMN postbox.credential.kind IS
@@ -31,7 +31,7 @@ CREATE TABLE postbox.credential_grant (
 COMMENT ON TABLE postbox.credential_grant IS $$
 The roles that may name a credential, in addition to superusers, one row for each role and credential. Only `grant_credential` and `revoke_credential` change it.
 
-Rights: everyone sees all rows.
+Rights: SELECT, which PUBLIC has.
 $$;
 COMMENT ON COLUMN postbox.credential_grant.credential IS 'The name of the credential.';
 COMMENT ON COLUMN postbox.credential_grant.grantee IS 'The name of the role. Members of the role may name the credential, too.';
