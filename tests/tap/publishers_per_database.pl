@@ -75,17 +75,19 @@ subtest 'also if the server is set to 0 before a worker has said what the databa
 	}
 };
 
-subtest 'what restarts no worker leaves the number as it is when one of them ends' => sub {
+subtest 'what restarts no worker leaves their number as it is when one of them ends' => sub {
 	set_publishers('quiet', undef);
 	set_publishers('busy', 2);
 	wait_workers($node, 'busy', 2);
 	$node->safe_psql('busy', 'CREATE TABLE extra (); ALTER EXTENSION postbox ADD TABLE extra; ALTER EXTENSION postbox DROP TABLE extra');
+	my $workers = q{FROM postbox.workers WHERE database = 'busy' AND state = 'running'};
 	for my $ordinal (1, 0)
 	{
-		my ($ends, $stays) = map { $node->safe_psql('postgres', "SELECT pid FROM postbox_workers WHERE ordinal = $_") } $ordinal, 1 - $ordinal;
-		$node->safe_psql('postgres', "SELECT pg_terminate_backend($ends, 20000)");
-		wait_until($node, 'postgres', "SELECT count(*) = 2 AND bool_and(pid <> $ends) FROM postbox_workers WHERE state = 'running'", "another one comes for number $ordinal");
-		is($node->safe_psql('postgres', "SELECT count(*) FROM postbox_workers WHERE pid = $stays"), '1', 'the other one stays');
+		wait_until($node, 'busy', "SELECT count(*) = 2 $workers", 'both run');
+		my ($ends, $stays) = map { $node->safe_psql('busy', "SELECT pid $workers AND ordinal = $_") } $ordinal, 1 - $ordinal;
+		$node->safe_psql('busy', "SELECT pg_terminate_backend($ends, 20000)");
+		wait_until($node, 'busy', "SELECT count(*) = 2 AND bool_and(pid <> $ends) $workers", "another one comes for number $ordinal");
+		is($node->safe_psql('busy', "SELECT count(*) $workers AND pid = $stays"), '1', 'and the other one has stayed');
 	}
 	wait_empty('busy');
 };
