@@ -37,6 +37,16 @@ _TYPES = f"""
     WHERE t.typtype IN ('e', 'd', 'c') AND t.typelem = 0 ORDER BY t.typname
 """
 
+# Members of other kinds. Sequences, indexes, array types, row types and event triggers are described with what they belong to, or not at all.
+_OTHERS = f"""
+    SELECT to_json(pg_describe_object(d.classid, d.objid, d.objsubid))
+    {_MEMBERS} LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+    LEFT JOIN pg_type t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
+    WHERE d.deptype = 'e' AND d.classid <> ALL ('{{pg_proc,pg_event_trigger}}'::regclass[])
+      AND (c.relkind NOT IN ('r', 'v', 'S', 'i') OR t.typtype NOT IN ('e', 'd', 'c') AND t.typelem = 0 OR c.oid IS NULL AND t.oid IS NULL)
+    ORDER BY 1::text
+"""
+
 # The library's own defaults: what the configuration of the server says does not count.
 _SETTINGS = """
     SELECT json_build_object('name', name, 'default', boot_val, 'unit', unit, 'kind', vartype, 'least', min_val, 'greatest', max_val,
@@ -54,3 +64,4 @@ class Catalog:
         self.relations = {row["name"]: row for row in read(_RELATIONS)}
         self.types = {row["name"]: row for row in read(_TYPES)}
         self.settings = read(_SETTINGS)
+        self.others = read(_OTHERS)

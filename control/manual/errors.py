@@ -6,13 +6,18 @@ import re
 
 Error = collections.namedtuple("Error", "message hint")
 HOLE = "…"
+COMPOSED = "a message that names the object or the value, and what is wrong with it"
 _SOURCES = ("extension/", "worker/publisher/")
 # Errors of the server or of this code, and not of a caller.
 _INTERNAL = {"ERRCODE_INTERNAL_ERROR", "ERRCODE_OUT_OF_MEMORY", "ERRCODE_DATA_CORRUPTED"}
 
 
+class Unread(Exception):
+    """A place that raises an error in a way that is not known here."""
+
+
 def raised(tree, codes):
-    """SQLSTATE -> the errors that have it. `tree`: file -> text; `codes`: the text of the server's errcodes.txt."""
+    """SQLSTATE and its name -> the errors that have it. `tree`: file -> text; `codes`: the text of the server's errcodes.txt."""
     known = re.findall(r"^(\w{5}) +E +(ERRCODE_\w+)(?: +(\w+))?$", codes, re.MULTILINE)
     by_macro = {macro: state for state, macro, _ in known}
     names = {state: name for state, _, name in reversed(known) if name}
@@ -20,26 +25,50 @@ def raised(tree, codes):
     found = collections.defaultdict(set)
     for name, text in sorted(tree.items()):
         if name.startswith(_SOURCES) and name.endswith((".cc", ".h")) and not name.endswith("_test.cc"):
-            for macro, error in _of_cpp(text):
-                if macro not in _INTERNAL and error.message != HOLE:
+            for macro, error in _of_cpp(name, text):
+                if macro not in _INTERNAL:
                     found[by_macro[macro]].add(error)
         elif name.startswith("sql/") and name.endswith(".sql"):
             for condition, error in _of_sql(text):
                 found[by_condition[condition]].add(error)
-    return {(state, names[state]): sorted(errors, key=lambda error: (error.message.strip(f'"{HOLE} '), error.hint))
-            for state, errors in sorted(found.items())}
+    return {(state, names[state]): _listed(errors) for state, errors in sorted(found.items())}
 
 
-def _of_cpp(text):
+def _listed(errors):
+    """In the order of their texts. A message of which nothing is known stands for one that is made where the error is raised."""
+    known = {error if re.search(r"\w+\W+\w+", error.message) else Error(COMPOSED, error.hint) for error in errors}
+    if len(known) > 1:
+        known.discard(Error(COMPOSED, ""))
+    return sorted(known, key=lambda error: (error.message.strip(f'"{HOLE} '), error.hint))
+
+
+# Throw() and what calls it. A function whose name begins with Refuse has a message that only names the object: its next argument is the cause.
+_THROW = re.compile(r"\b(?:Throw|PostgresError|Refuse\w+)\(\s*(?:[\w.]+,\s*)?(ERRCODE_\w+),")
+_REPORT = re.compile(r"\bereport\((?:ERROR|FATAL|elevel),\s*\(?errcode\((ERRCODE_\w+)\),")
+# A code that is compared, or is that of a report that is no error.
+_READ = re.compile(r"(?:[=!]=\s*|case\s+|\b(?:WARNING\w*|NOTICE|LOG|level),\s*\(?errcode\()(ERRCODE_\w+)")
+# One that is raised with a message from elsewhere.
+_KEPT = re.compile(r"\bsqlstate = (ERRCODE_\w+)")
+
+
+def _of_cpp(name, text):
     text = re.sub(r"^\s*//.*$", "", text, flags=re.MULTILINE)
-    for match in re.finditer(r"\bThrow\((ERRCODE_\w+),", text):
+    read = {match.start(1) for match in _READ.finditer(text)}
+    for match in _KEPT.finditer(text):
+        read.add(match.start(1))
+        yield match[1], Error(HOLE, "")
+    for match in _THROW.finditer(text):
+        read.add(match.start(1))
         arguments = _arguments(text, match.end())
         yield match[1], Error(_said(arguments[0]), _said(arguments[2]) if len(arguments) > 2 else "")
-    for match in re.finditer(r"\bereport\((?:ERROR|FATAL),\s*\(?errcode\((ERRCODE_\w+)\),", text):
+    for match in _REPORT.finditer(text):
+        read.add(match.start(1))
         calls = [re.fullmatch(r"\s*(err\w+)\((.*)\)\)?\s*", part, re.DOTALL) for part in _arguments(text, match.end())]
         said = {call[1]: _printed(call[2]) for call in calls if call}
-        if "errmsg" in said:
-            yield match[1], Error(said["errmsg"], said.get("errhint", ""))
+        yield match[1], Error(said.get("errmsg", HOLE), said.get("errhint", ""))
+    for match in re.finditer(r"\bERRCODE_(?!TO_CATEGORY)\w+", text):
+        if match.start() not in read:
+            raise Unread(f"{name}: {match[0]} stands in no form that control/manual/errors.py reads: {text[match.start() - 60:match.end()].split()}")
 
 
 def _arguments(text, start):

@@ -12,6 +12,8 @@ from .subjects import SUBJECTS
 FOLDER = "docs/reference"
 NOTE = "<!-- made by control/reference; do not edit -->"
 NEEDED = ("Rights", "Errors", "Since")  # lines of each function
+# SQLSTATEs that the server raises where it does the work of a function: arithmetic, transactions, names and files.
+OF_SERVER = ("22012", "25006", "3F000", "42P07", "58P01")
 
 
 class Incomplete(Exception):
@@ -59,6 +61,8 @@ class Reference:
         self._missing.append(f"{name}: {problem}")
 
     def _complain_of_places(self):
+        for member in self._catalog.others:
+            self._complain(member, "it belongs to the extension, and control/manual/catalog.py does not read objects of its kind")
         relations = {name for name, row in self._catalog.relations.items() if not (row["comment"] or "").startswith(comments.INTERNAL)}
         types = {name for name, row in self._catalog.types.items() if not (row["comment"] or "").startswith(comments.INTERNAL)}
         public = set(self._functions) | relations | types
@@ -90,6 +94,8 @@ class Reference:
         parts = ["", f"## {name}"]
         for forms, parsed in self._described_forms(name):
             arguments = _union(forms)
+            if any(_shape(form) != _shape(forms[0]) for form in forms):
+                self._complain(name, "forms with one COMMENT have other names of arguments, other defaults or another result")
             for problem in comments.problems(parsed, [argument["name"] for argument in arguments], NEEDED):
                 self._complain(forms[0]["form"], problem)
             parts += ["", "```text", *_signature(name, arguments, forms[0]["returns"]), "```"]
@@ -118,7 +124,8 @@ class Reference:
             if part == "Example":
                 found += ["", "```sql fragment", parsed.parts[part], "```"]
             else:
-                found += ["", self._prose(f"**{part}**: {parsed.parts[part]}", page, name)]
+                text = self._marked(parsed.parts[part], page, name)
+                found += ["", _wrapped(f"**{part}**: {self._states_linked(text, name) if part == 'Errors' else text}", "")]
         return found
 
     # Views, tables and types ------------------------------------------------------------------------------------------------
@@ -170,7 +177,7 @@ class Reference:
             parts += ["", f"## {state}", "", f"`{name}`", ""]
             for error in errors:
                 hint = f" Hint: {_escaped(error.hint)}" if error.hint.strip(f"{HOLE}. ") else ""
-                parts.append(_wrapped(f"- {_escaped(error.message)}.{hint}", "  "))
+                parts.append(_wrapped(f"- {_escaped(error.message.rstrip('.'))}.{hint}", "  "))
         return self._page(parts)
 
     def _attribute_page(self):
@@ -204,32 +211,50 @@ class Reference:
         return "\n".join([NOTE, "", *parts]) + "\n"
 
     def _item(self, head, text, page, name):
-        return _wrapped(f"- {head}: {self._linked(_escaped(text), page, name)}", "  ")
+        return _wrapped(f"- {head}: {self._marked(text, page, name)}", "  ")
 
     def _prose(self, text, page, name):
-        return _wrapped(self._linked(_escaped(text), page, name), "")
+        return _wrapped(self._marked(text, page, name), "")
 
-    def _linked(self, text, page, here):
-        """Names of other objects and settings, and SQLSTATEs, become links."""
+    def _marked(self, text, page, here):
+        """Plain text, with code in backticks, as Markdown that shows it. Names of other objects and of settings become links."""
         def link(match):
-            whole, name = match[0], match[1]
-            place = self._setting_places.get(f"postbox.{name}") or self._places.get(name)
-            if place is None or name == here or f"postbox.{name}" == here:
-                return whole
-            return f"[`postbox.{name}`]({place.removeprefix(page)})"
-        text = re.sub(r"\b([Ss]ee) Troubleshooting\b", r"\1 [Troubleshooting](../guides/troubleshoot.md)", text)
-        text = re.sub(r"(?<![\w`.])`?\bpostbox\.(\w+)`?(?![\w(`.])(?!\.\w)", link, text)
-        return re.sub(r"(?<![\w`])([0-9][0-9A-Z]{4})(?![\w`])", lambda match: f"[{match[1]}](errors.md#{match[1].lower()})" if match[1] in self._states else match[1], text)
+            place = self._setting_places.get(f"postbox.{match[1]}") or self._places.get(match[1])
+            if place is None or here in (match[1], f"postbox.{match[1]}"):
+                return match[0]
+            return f"[`postbox.{match[1]}`]({place.removeprefix(page)})"
+
+        def plain(piece):
+            piece = re.sub(r"(?<![\w.])postbox\.(\w+)(?![\w(.])", link, _escaped(piece))
+            return re.sub(r"\b([Ss]ee) Troubleshooting\b", r"\1 [Troubleshooting](../guides/troubleshoot.md)", piece)
+
+        pieces = re.split(r"(`[^`]*`)", text)
+        return "".join(re.sub(r"`postbox\.(\w+)`", link, piece) if re.fullmatch("`[^`]*`", piece) else plain(piece) for piece in pieces)
+
+    def _states_linked(self, text, form):
+        """The SQLSTATEs of a line Errors. Each is on the page of errors, or is one that the server raises by itself."""
+        def link(match):
+            if match[0] in self._states:
+                return f"[{match[0]}](errors.md#{match[0].lower()})"
+            if match[0] not in OF_SERVER:
+                self._complain(form, f"its COMMENT names the SQLSTATE {match[0]}, which the sources do not raise")
+            return match[0]
+        return re.sub(r"(?<![\w`])[0-9][0-9A-Z]{4}(?![\w`])", link, text)
 
 
 def _union(forms):
-    """The arguments of forms that have the same names, with the types of all of them."""
+    """The arguments of forms that differ in nothing but types, with the types of all of them."""
     found = [dict(argument, types=[argument["type"]]) for argument in forms[0]["arguments"]]
     for form in forms[1:]:
         for argument, other in zip(found, form["arguments"]):
             if other["type"] not in argument["types"]:
                 argument["types"].append(other["type"])
     return found
+
+
+def _shape(form):
+    """What forms with one COMMENT have in common."""
+    return form["returns"], [(argument["name"], argument["default"] is None) for argument in form["arguments"]]
 
 
 def _signature(name, arguments, returns):
@@ -249,10 +274,8 @@ def _default(expression):
 
 
 def _escaped(text):
-    """Text outside of backticks as Markdown that shows it."""
-    pieces = re.split(r"(`[^`]*`)", text)
-    return "".join(piece if piece.startswith("`") and piece != "`" else re.sub(r"([*\[\]])(?!\*)", r"\\\1", piece.replace("<", "&lt;")) if "**" not in piece else piece
-                   for piece in pieces)
+    """Text without code as Markdown that shows it."""
+    return re.sub(r"([\\*\[\]])", r"\\\1", text.replace("<", "&lt;"))
 
 
 def _wrapped(text, indent):
