@@ -6,6 +6,7 @@ import dataclasses
 import re
 
 INTERNAL = "Internal: "  # how the COMMENT begins of what users do not call or read
+FORM = "Another form of "  # of a function that is described with the form that has the same names of arguments
 PARTS = ("Rights", "Errors", "Since", "Example")
 
 

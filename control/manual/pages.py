@@ -1,6 +1,5 @@
 """The pages of docs/reference. What a page says of an object is what its COMMENT says, with types and defaults from the catalogs."""
 
-import itertools
 import re
 import textwrap
 
@@ -85,17 +84,22 @@ class Reference:
     # Functions --------------------------------------------------------------------------------------------------------------
 
     def _described_forms(self, name):
-        """(forms, their COMMENT) of a function: forms with one COMMENT are described once."""
-        for text, forms in itertools.groupby(self._functions[name], key=lambda form: form["comment"] or ""):
-            forms = list(forms)
-            yield forms, self._parsed(name, text, [argument["name"] for argument in forms[0]["arguments"]])
+        """(forms, their COMMENT) of a function: forms that differ in types alone are described once."""
+        described = [[form] for form in self._functions[name] if not (form["comment"] or "").startswith(comments.FORM)]
+        for form in self._functions[name]:
+            if (form["comment"] or "").startswith(comments.FORM):
+                fitting = [forms for forms in described if _shape(forms[0]) == _shape(form)]
+                if len(fitting) == 1:
+                    fitting[0].append(form)
+                else:
+                    self._complain(form["form"], "its COMMENT names another form, and not one of them has its result and the names of its arguments")
+        for forms in described:
+            yield forms, self._parsed(name, forms[0]["comment"] or "", [argument["name"] for argument in forms[0]["arguments"]])
 
     def _function(self, page, name):
         parts = ["", f"## {name}"]
         for forms, parsed in self._described_forms(name):
             arguments = _union(forms)
-            if any(_shape(form) != _shape(forms[0]) for form in forms):
-                self._complain(name, "forms with one COMMENT have other names of arguments, other defaults or another result")
             for problem in comments.problems(parsed, [argument["name"] for argument in arguments], NEEDED):
                 self._complain(forms[0]["form"], problem)
             parts += ["", "```text", *_signature(name, arguments, forms[0]["returns"]), "```"]
@@ -253,7 +257,7 @@ def _union(forms):
 
 
 def _shape(form):
-    """What forms with one COMMENT have in common."""
+    """What forms that are described once have in common."""
     return form["returns"], [(argument["name"], argument["default"] is None) for argument in form["arguments"]]
 
 

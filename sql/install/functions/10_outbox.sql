@@ -9,8 +9,8 @@ COMMENT ON FUNCTION postbox.configuration_changed() IS 'Internal: trigger that m
 CREATE OR REPLACE FUNCTION postbox.create_outbox(name text, kind text DEFAULT 'log', retention interval DEFAULT '7 days')
     RETURNS regclass
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS $$
-Creates an outbox: the event table, its indexes and its version counter, and for a `log` the table of parked events. Returns the event table.
+COMMENT ON FUNCTION postbox.create_outbox(text, text, interval) IS
+$$Creates an outbox: the event table, its indexes and its version counter, and for a `log` the table of parked events. Returns the event table.
 
 name: the table, with or without its schema; without one it is created in the current schema. The name has at most 50 bytes, because further tables and indexes are
   named after it.
@@ -23,14 +23,13 @@ Rights: CREATE on the schema. The caller becomes the owner.
 Errors: 22004 if the name or the kind is NULL; 22023 if the kind is unknown or the retention is not positive; 3F000 if the schema does not exist; 42P07 if a relation
   of that name, or of a name made from it, exists; 42622 if the name is too long; 42P16 if the schema is temporary; 42501 without CREATE on the schema.
 Since: 0.2.0
-Example: SELECT postbox.create_outbox('catalog.outbox');
-$$;
+Example: SELECT postbox.create_outbox('catalog.outbox');$$;
 
 CREATE OR REPLACE FUNCTION postbox.adopt_outbox(relation regclass, columns jsonb DEFAULT '{}', retention interval DEFAULT NULL)
     RETURNS regclass
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.adopt_outbox(regclass, jsonb, interval) IS $$
-Makes an existing table an outbox of kind `table`. Returns the table. Its writers go on with plain INSERTs, and `outbox_emit` can be used beside them.
+COMMENT ON FUNCTION postbox.adopt_outbox(regclass, jsonb, interval) IS
+$$Makes an existing table an outbox of kind `table`. Returns the table. Its writers go on with plain INSERTs, and `outbox_emit` can be used beside them.
 
 Adds the columns that are missing, indexes, a version counter, and triggers. The table is locked (ACCESS EXCLUSIVE) until the transaction ends. A row counts as
   published if the table already has a column `published_at` and it is not NULL in the row.
@@ -47,8 +46,7 @@ Errors: 42P01 if the table does not exist; 42710 if it is an outbox already; 428
   missing; 42804 if a column has another type than an event needs; 22023 if columns is not a JSON object of names, or the retention is not positive; 42622 if the name is
   too long; 42501 if the caller does not own the table.
 Since: 0.2.0
-Example: SELECT postbox.adopt_outbox('app.changes', '{"aggregate_id": "entity_id", "payload": "body"}');
-$$;
+Example: SELECT postbox.adopt_outbox('app.changes', '{"aggregate_id": "entity_id", "payload": "body"}');$$;
 
 CREATE OR REPLACE FUNCTION postbox.event_inserted() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
@@ -56,8 +54,8 @@ COMMENT ON FUNCTION postbox.event_inserted() IS 'Internal: trigger of adopted ta
 
 CREATE OR REPLACE FUNCTION postbox.drop_outbox(outbox regclass) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.drop_outbox(regclass) IS $$
-Drops an outbox with its events, its version counter, its parked events and its publications. An adopted table and its columns stay; only what Postbox created beside
+COMMENT ON FUNCTION postbox.drop_outbox(regclass) IS
+$$Drops an outbox with its events, its version counter, its parked events and its publications. An adopted table and its columns stay; only what Postbox created beside
   the columns is dropped.
 
 outbox: the outbox. It is locked (ACCESS EXCLUSIVE) until the transaction ends.
@@ -66,8 +64,7 @@ Rights: ownership of the outbox.
 Errors: 42809 if the relation is not an outbox; 55000 if its version counter or the sequence of `seq` was dropped (`repair_outbox` restores them); 2BP01 if other
   objects depend on its tables; 42501 if the caller does not own it.
 Since: 0.2.0
-Example: SELECT postbox.drop_outbox('catalog.outbox');
-$$;
+Example: SELECT postbox.drop_outbox('catalog.outbox');$$;
 
 -- The registration of an outbox, for the functions below. Errors: null_value_not_allowed for NULL, undefined_table for
 -- a table that was dropped, wrong_object_type for any other relation.
@@ -259,8 +256,8 @@ COMMENT ON FUNCTION postbox.purge_events(regclass, int) IS 'Internal: postbox.pu
 
 CREATE OR REPLACE FUNCTION postbox.purge_outbox(outbox regclass, batch int DEFAULT 10000) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS $$
-Removes published and discarded events that are older than the retention. Workers call it every `postbox.maintenance_interval`.
+COMMENT ON FUNCTION postbox.purge_outbox(regclass, int) IS
+$$Removes published and discarded events that are older than the retention. Workers call it every `postbox.maintenance_interval`.
 
 In a `table` it deletes rows and returns how many; call it again until it returns less than batch. A `log` is purged by partitions: it empties those whose events are
   past the retention and that every publication has read, creates partitions that are missing, skips partitions that are locked, and returns 0. A `log` without a
@@ -273,15 +270,14 @@ Rights: ownership of the outbox, or for a `table` SELECT, UPDATE and DELETE on i
 Errors: 22023 if batch is NULL or below 1; 25000 for a `log` at another isolation level than READ COMMITTED; 42809 if the relation is not an outbox; 42501 without the
   rights.
 Since: 0.2.0
-Example: SELECT postbox.purge_outbox('catalog.outbox');
-$$;
+Example: SELECT postbox.purge_outbox('catalog.outbox');$$;
 
 -- It adds what is missing and alters what differs. Nothing is removed, but it takes locks.
 CREATE OR REPLACE FUNCTION postbox.repair_outbox(outbox regclass, dry_run boolean DEFAULT true)
     RETURNS TABLE (object text, problem text, repair text)
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.repair_outbox(regclass, boolean) IS $$
-Lists what was dropped or altered in the tables of an outbox, and restores it if dry_run is false. Each row has the object, the problem, and the statements that repair
+COMMENT ON FUNCTION postbox.repair_outbox(regclass, boolean) IS
+$$Lists what was dropped or altered in the tables of an outbox, and restores it if dry_run is false. Each row has the object, the problem, and the statements that repair
   it. The repair is NULL where no statement restores it.
 
 outbox: the outbox. With dry_run false it is locked (ACCESS EXCLUSIVE) until the transaction ends.
@@ -290,15 +286,14 @@ dry_run: true lists the problems and changes nothing. false also runs the repair
 Rights: ownership of the outbox.
 Errors: 42809 if the relation is not an outbox; 25001 with dry_run false at another isolation level than READ COMMITTED; 42501 if the caller does not own it.
 Since: 0.2.0
-Example: SELECT * FROM postbox.repair_outbox('catalog.outbox', dry_run => false);
-$$;
+Example: SELECT * FROM postbox.repair_outbox('catalog.outbox', dry_run => false);$$;
 
 CREATE OR REPLACE FUNCTION postbox.register_outbox(relation regclass, retention interval DEFAULT '7 days', counter regclass DEFAULT NULL,
     parked regclass DEFAULT NULL)
     RETURNS regclass
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.register_outbox(regclass, interval, regclass, regclass) IS $$
-Registers a table that `create_outbox` made and that is not registered now: after DROP EXTENSION postbox CASCADE, or from a dump without the registration. Returns the
+COMMENT ON FUNCTION postbox.register_outbox(regclass, interval, regclass, regclass) IS
+$$Registers a table that `create_outbox` made and that is not registered now: after DROP EXTENSION postbox CASCADE, or from a dump without the registration. Returns the
   table. Restores what is missing in its tables, as `repair_outbox` does, with a NOTICE for each repair. The table is locked (ACCESS EXCLUSIVE) until the transaction
   ends.
 
@@ -314,5 +309,4 @@ Errors: 42P01 if a table does not exist; 42710 if the table belongs to an outbox
   DETAIL; 42P08 if it is not clear which table is the counter or has the parked events; 22023 if the retention is not positive, or parked is given for a `table`; 25001
   at another isolation level than READ COMMITTED; 42501 if the caller does not own the table, or its parts have another owner.
 Since: 0.2.0
-Example: SELECT postbox.register_outbox('catalog.outbox', retention => '14 days');
-$$;
+Example: SELECT postbox.register_outbox('catalog.outbox', retention => '14 days');$$;

@@ -72,17 +72,9 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
 
--- The forms mean the same, so they have one text.
-DO $do$
-DECLARE
-    form pg_catalog.regprocedure;
-BEGIN
-    FOR form IN
-        SELECT p.oid FROM pg_catalog.pg_proc p WHERE p.pronamespace OPERATOR(pg_catalog.=) 'postbox'::pg_catalog.regnamespace
-            AND p.proname OPERATOR(pg_catalog.=) 'outbox_emit'
-    LOOP
-        EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', form, $$
-Stores an event in the caller's transaction and returns its receipt. Workers publish it after COMMIT; ROLLBACK discards it.
+-- The forms mean the same, so one has the text.
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, jsonb, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
+$$Stores an event in the caller's transaction and returns its receipt. Workers publish it after COMMIT; ROLLBACK discards it.
 
 Call it in FROM: `SELECT r.* FROM postbox.outbox_emit(...) AS r`. `SELECT (postbox.outbox_emit(...)).*` emits three events, because PostgreSQL calls a function in
   `(...).*` once for each column. `WITH e AS (SELECT postbox.outbox_emit(...)) SELECT 1` emits none, because nothing reads `e`.
@@ -111,23 +103,26 @@ outbox: the outbox. NULL takes the one that `postbox.default_outbox` names. With
   none, the only one with a publication among those that it may INSERT into; if none of these has a publication, the only one that it may INSERT into.
 
 Rights: INSERT on the outbox. Versions are counted as the owner of the outbox.
-Errors: 22004 if a required argument is NULL; 22023 if an argument is empty, attributes are invalid, or a version is not positive or, in a `table`, not greater than the
+Errors: 22004 if a required argument is NULL; 22023 if an argument is empty, a number has a fraction, attributes are invalid, or a version is not positive or, in a `table`, not greater than the
   last one; 22P02 if a text payload is not JSON; 42804 if an argument has a type that is not converted; 23505 if an event with that id is in the outbox; 54000 if a limit of
   Pub/Sub is exceeded; 22008 if occurred_at is out of range; 0A000 if a version is given for an outbox that has no column for it; 42P01 if there is no outbox, 42809 if the
   relation is not one, 42P08 if more than one could be meant; 55000 if the outbox is incomplete; 09000 if a trigger of the outbox suppresses the row; 25006 in a read-only
   transaction; 42501 without INSERT on the outbox.
 Since: 0.2.0
-Example: SELECT r.* FROM postbox.outbox_emit('video', 'v_123', 'video.created', '{"title": "Intro"}', outbox => 'catalog.outbox') AS r;
-$$);
-    END LOOP;
-END
-$do$;
+Example: SELECT r.* FROM postbox.outbox_emit('video', 'v_123', 'video.created', '{"title": "Intro"}', outbox => 'catalog.outbox') AS r;$$;
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, bytea, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, json, bigint, text, json, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, "any", postbox.event_type, text, bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, "any", postbox.event_type, "any", bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, postbox.event_type, text, bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, postbox.event_type, "any", bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
 
 -- One signature, for clients that are generated from the catalogs.
 CREATE OR REPLACE FUNCTION postbox.outbox_emit_json(event json, outbox regclass DEFAULT NULL) RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_json';
-COMMENT ON FUNCTION postbox.outbox_emit_json(json, regclass) IS $$
-Stores an event like `outbox_emit`, and returns its receipt. It has one signature, for clients that are generated from the catalogs (PostgREST, jOOQ, Prisma). Call it
+COMMENT ON FUNCTION postbox.outbox_emit_json(json, regclass) IS
+$$Stores an event like `outbox_emit`, and returns its receipt. It has one signature, for clients that are generated from the catalogs (PostgREST, jOOQ, Prisma). Call it
   in FROM: `SELECT r.* FROM postbox.outbox_emit_json(...) AS r`.
 
 event: a JSON object whose keys are the names of the arguments of `outbox_emit`, except outbox. aggregate_type, aggregate_id, event_type and payload are required. The
@@ -138,5 +133,4 @@ Rights: INSERT on the outbox.
 Errors: 22023 if event is not an object, has another key, or has a key twice; otherwise those of `outbox_emit`, with the key in the message.
 Since: 0.2.0
 Example: SELECT r.* FROM postbox.outbox_emit_json('{"aggregate_type": "video", "aggregate_id": "v_1", "event_type": "video.created",
-  "payload": {"title": "Intro"}}', 'catalog.outbox') AS r;
-$$;
+  "payload": {"title": "Intro"}}', 'catalog.outbox') AS r;$$;

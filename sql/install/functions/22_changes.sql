@@ -3,8 +3,8 @@
 
 CREATE OR REPLACE FUNCTION postbox.emit_changes() RETURNS trigger
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.emit_changes() IS $$
-The trigger function behind `create_change_triggers`: emits an event for each row that a statement inserted, updated or deleted. Create triggers yourself only to emit
+COMMENT ON FUNCTION postbox.emit_changes() IS
+$$The trigger function behind `create_change_triggers`: emits an event for each row that a statement inserted, updated or deleted. Create triggers yourself only to emit
   one kind of change.
 
 Such a trigger is AFTER, FOR EACH STATEMENT, with transition tables: NEW TABLE for INSERT, OLD TABLE for DELETE, both for UPDATE. A trigger BEFORE TRUNCATE that calls
@@ -17,8 +17,7 @@ Errors: 22004 if a column of a key is NULL; 22023 if a key is empty or the trigg
   and a role involved does not own the table; 55000 if `postbox.mute_changes` was set in an earlier transaction; otherwise those of `outbox_emit`.
 Since: 0.2.0
 Example: CREATE TRIGGER only_new AFTER INSERT ON catalog.playlist REFERENCING NEW TABLE AS new_rows
-  FOR EACH STATEMENT EXECUTE FUNCTION postbox.emit_changes('playlist', 'playlist_id', 'catalog.outbox');
-$$;
+  FOR EACH STATEMENT EXECUTE FUNCTION postbox.emit_changes('playlist', 'playlist_id', 'catalog.outbox');$$;
 
 -- Checked when the triggers are created, so that a mistake does not fail the next statement that changes the table.
 CREATE OR REPLACE FUNCTION postbox.change_arguments(
@@ -104,8 +103,8 @@ BEGIN
     EXECUTE format('CREATE TRIGGER postbox_truncated BEFORE TRUNCATE ON %s FOR EACH STATEMENT EXECUTE FUNCTION postbox.emit_changes(%s)', relation, arguments);
 END
 $$;
-COMMENT ON FUNCTION postbox.create_change_triggers(regclass, text, text[], regclass, text[], text) IS $$
-Creates triggers that emit an event for each row that is inserted, updated or deleted in a table, with the row as JSON, and that refuse TRUNCATE. An UPDATE that leaves
+COMMENT ON FUNCTION postbox.create_change_triggers(regclass, text, text[], regclass, text[], text) IS
+$$Creates triggers that emit an event for each row that is inserted, updated or deleted in a table, with the row as JSON, and that refuse TRUNCATE. An UPDATE that leaves
   the payload as it is emits nothing. The triggers are named `postbox_created`, `postbox_updated`, `postbox_deleted` and `postbox_truncated`. They run once for each
   statement.
 
@@ -121,8 +120,7 @@ Rights: ownership of the table, or TRIGGER on it. Roles that change the table ne
 Errors: 22004 if relation is NULL; 42710 if the table has change triggers; 22023 if there is no key, or key or aggregate_type is empty; 42703 if a column does not
   exist; 42809 if outbox is not an outbox; 42501 without the right on the table.
 Since: 0.2.0
-Example: SELECT postbox.create_change_triggers('catalog.playlist', 'playlist', outbox => 'catalog.outbox', columns => ARRAY['playlist_id', 'title']);
-$$;
+Example: SELECT postbox.create_change_triggers('catalog.playlist', 'playlist', outbox => 'catalog.outbox', columns => ARRAY['playlist_id', 'title']);$$;
 
 CREATE OR REPLACE FUNCTION postbox.drop_change_triggers(relation regclass) RETURNS void
     LANGUAGE plpgsql
@@ -147,13 +145,12 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION postbox.drop_change_triggers(regclass) IS $$
-Drops the triggers that `create_change_triggers` created on a table.
+COMMENT ON FUNCTION postbox.drop_change_triggers(regclass) IS
+$$Drops the triggers that `create_change_triggers` created on a table.
 
 relation: the table.
 
 Rights: ownership of the table.
 Errors: 42704 if the table has no change triggers; 42501 if the caller does not own it.
 Since: 0.2.0
-Example: SELECT postbox.drop_change_triggers('catalog.playlist');
-$$;
+Example: SELECT postbox.drop_change_triggers('catalog.playlist');$$;

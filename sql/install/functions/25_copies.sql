@@ -49,8 +49,8 @@ BEGIN
     RETURN taken;
 END
 $$;
-COMMENT ON FUNCTION postbox.claim_publication(text) IS $$
-Makes this database publish the publications that were copied into it, beside the original. Returns how many publications did not belong to this database before.
+COMMENT ON FUNCTION postbox.claim_publication(text) IS
+$$Makes this database publish the publications that were copied into it, beside the original. Returns how many publications did not belong to this database before.
 
 A database that was copied within its cluster, by CREATE DATABASE ... TEMPLATE or by a dump that was restored beside it, publishes nothing while the original exists;
   its publications are `unserved`. When both publish, consumers receive pending events from both.
@@ -60,8 +60,7 @@ publication: the name of the publication. NULL claims all publications of the da
 Rights: superuser.
 Errors: 42704 if the publication does not exist; 42501 for other roles.
 Since: 0.2.0
-Example: SELECT postbox.claim_publication('video_events');
-$$;
+Example: SELECT postbox.claim_publication('video_events');$$;
 
 -- Logical replication may bring rows of another database into an outbox, which publishes them. What arrives is marked, so
 -- that it is not published here: see extension/emit/replicated.cc. Ordinary sessions do not fire the trigger.

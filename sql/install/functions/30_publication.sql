@@ -5,8 +5,8 @@
 CREATE OR REPLACE FUNCTION postbox.lane_slice(aggregate_id text, lanes int) RETURNS int
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ((pg_catalog.hashtextextended(aggregate_id COLLATE "C", 0::bigint) & 9223372036854775807) % lanes::bigint)::int;
-COMMENT ON FUNCTION postbox.lane_slice(text, int) IS $$
-The lane of an aggregate in a publication with this number of lanes, from 0 to lanes - 1: a hash of the aggregate id. NULL if the aggregate id is NULL. Workers call it
+COMMENT ON FUNCTION postbox.lane_slice(text, int) IS
+$$The lane of an aggregate in a publication with this number of lanes, from 0 to lanes - 1: a hash of the aggregate id. NULL if the aggregate id is NULL. Workers call it
   as the owner of the outbox, so do not revoke EXECUTE from owners of outboxes.
 
 aggregate_id: the aggregate id.
@@ -15,8 +15,7 @@ lanes: the number of lanes.
 Rights: EXECUTE, which PUBLIC has at first.
 Errors: 22012 if lanes is 0.
 Since: 0.2.0
-Example: SELECT postbox.lane_slice('v_123', 4);
-$$;
+Example: SELECT postbox.lane_slice('v_123', 4);$$;
 
 CREATE OR REPLACE FUNCTION postbox.create_publication(
     name text, outbox regclass, topic text, aggregate_types text[] DEFAULT NULL,
@@ -25,8 +24,8 @@ CREATE OR REPLACE FUNCTION postbox.create_publication(
     start text DEFAULT 'beginning', credential text DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text) IS $$
-Publishes the events of an outbox, or those of some aggregate types, to a topic.
+COMMENT ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text) IS
+$$Publishes the events of an outbox, or those of some aggregate types, to a topic.
 
 name: the name of the publication, 1 to 63 bytes, unique in the database.
 outbox: the outbox. A `log` may have any number of publications. In a `table` each event belongs to one publication: its publications may not overlap in their
@@ -51,8 +50,7 @@ Errors: 42710 if the publication exists; 42602 if the name or the topic is inval
   range or unknown; 0A000 if ordering, lanes or start is not supported for a `table`; 42P17 if it overlaps with another publication of a `table`; 42704 if the credential
   does not exist; 42809 if the relation is not an outbox; 55000 if the outbox is incomplete; 42501 without the rights.
 Since: 0.2.0
-Example: SELECT postbox.create_publication('video_events', 'catalog.outbox', 'catalog.video.events');
-$$;
+Example: SELECT postbox.create_publication('video_events', 'catalog.outbox', 'catalog.video.events');$$;
 
 CREATE OR REPLACE FUNCTION postbox.alter_publication(
     name text, topic text DEFAULT NULL, aggregate_types text[] DEFAULT NULL, max_attempts int DEFAULT NULL,
@@ -60,8 +58,8 @@ CREATE OR REPLACE FUNCTION postbox.alter_publication(
     ordering text DEFAULT NULL, lanes int DEFAULT NULL, credential text DEFAULT NULL)
     RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) IS $$
-Changes a publication in place. No event is left out. NULL leaves a property as it is; the ranges are those of `create_publication`.
+COMMENT ON FUNCTION postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) IS
+$$Changes a publication in place. No event is left out. NULL leaves a property as it is; the ranges are those of `create_publication`.
 
 Workers first finish what is in flight, for at most 5 s, so that it is not sent again; then the publication goes on, in order. If Pub/Sub does not answer in that time,
   or rejects an event, the events sent after it may be sent again. A new topic or credential ends a suspension.
@@ -86,13 +84,12 @@ Errors: 42704 if the publication or the credential does not exist; 42602 if the 
   lanes is not supported for a `table`; 42P17 if it overlaps with another publication of a `table`; 55000 if the extension has yet to be updated, the outbox is
   incomplete, or another session has just changed the credential; 42501 without the rights.
 Since: 0.2.0
-Example: SELECT postbox.alter_publication('video_events', topic => 'catalog.video.changes', lanes => 4);
-$$;
+Example: SELECT postbox.alter_publication('video_events', topic => 'catalog.video.changes', lanes => 4);$$;
 
 CREATE OR REPLACE FUNCTION postbox.resume_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.resume_publication(text) IS $$
-Retries a suspended publication immediately, with its backoff reset. Without it workers retry at `retry_at`, at most 4 s after the last attempt. A reload of the
+COMMENT ON FUNCTION postbox.resume_publication(text) IS
+$$Retries a suspended publication immediately, with its backoff reset. Without it workers retry at `retry_at`, at most 4 s after the last attempt. A reload of the
   server's configuration retries all suspended publications.
 
 name: the name of the publication.
@@ -100,21 +97,19 @@ name: the name of the publication.
 Rights: ownership of the outbox, or membership in `postbox_operator`.
 Errors: 42704 if the publication does not exist; 55000 if the extension has yet to be updated; 42501 without the rights.
 Since: 0.2.0
-Example: SELECT postbox.resume_publication('video_events');
-$$;
+Example: SELECT postbox.resume_publication('video_events');$$;
 
 CREATE OR REPLACE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.drop_publication(text) IS $$
-Drops a publication, with its position. Its events stay in the outbox.
+COMMENT ON FUNCTION postbox.drop_publication(text) IS
+$$Drops a publication, with its position. Its events stay in the outbox.
 
 name: the name of the publication.
 
 Rights: ownership of the outbox.
 Errors: 42704 if the publication does not exist; 42501 if the caller does not own the outbox.
 Since: 0.2.0
-Example: SELECT postbox.drop_publication('video_events');
-$$;
+Example: SELECT postbox.drop_publication('video_events');$$;
 
 CREATE OR REPLACE FUNCTION postbox.check_topic_name(topic text) RETURNS void
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
@@ -200,8 +195,8 @@ COMMENT ON FUNCTION postbox.redrive_events(regclass, uuid) IS 'Internal: postbox
 
 CREATE OR REPLACE FUNCTION postbox.redrive(outbox regclass, event_id uuid DEFAULT NULL) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS $$
-Makes parked events due now and resets their count of attempts. Returns how many. The events that wait behind one of them in its key follow when it is published.
+COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
+$$Makes parked events due now and resets their count of attempts. Returns how many. The events that wait behind one of them in its key follow when it is published.
 
 outbox: the outbox.
 event_id: the event. NULL redrives all parked events of the outbox.
@@ -210,8 +205,7 @@ Rights: SELECT and UPDATE on the outbox, or of a `log` on the table of parked ev
   of the outbox.
 Errors: 22004 if outbox is NULL; 42809 if the relation is not an outbox; 42P01 if its table was dropped; 42501 without the rights.
 Since: 0.2.0
-Example: SELECT postbox.redrive(outbox, first_event_id) FROM postbox.paused_keys WHERE last_error LIKE 'INVALID_ARGUMENT%';
-$$;
+Example: SELECT postbox.redrive(outbox, first_event_id) FROM postbox.paused_keys WHERE last_error LIKE 'INVALID_ARGUMENT%';$$;
 
 -- The keys of the event, by publication; NULL if there is no such event.
 CREATE OR REPLACE FUNCTION postbox.remove_event(registered postbox.outbox, event_id uuid, OUT publications text[], OUT keys text[])
@@ -290,8 +284,8 @@ COMMENT ON FUNCTION postbox.discard_event(regclass, uuid) IS 'Internal: postbox.
 
 CREATE OR REPLACE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS $$
-Gives up an unpublished event for good, so that later events of its key are published. Returns false if there is no such event.
+COMMENT ON FUNCTION postbox.discard(regclass, uuid) IS
+$$Gives up an unpublished event for good, so that later events of its key are published. Returns false if there is no such event.
 
 In a `log` only a parked event can be discarded. In a `table` the row stays for the retention, with `published_at` = -infinity.
 
@@ -303,8 +297,7 @@ Rights: SELECT and UPDATE on the outbox, or of a `log` SELECT, UPDATE and DELETE
 Errors: 22004 if an argument is NULL; 55006 if the event is being published; 42809 if the relation is not an outbox; 42P01 if its table was dropped; 42501 without the
   rights.
 Since: 0.2.0
-Example: SELECT postbox.discard('catalog.outbox', 'b5d8f2ce-3a1c-4f5d-9f57-2f3c1d0a7e11');
-$$;
+Example: SELECT postbox.discard('catalog.outbox', 'b5d8f2ce-3a1c-4f5d-9f57-2f3c1d0a7e11');$$;
 
 -- The tables of a user are read by functions of this kind: show_paused_keys calls outbox_paused_keys as the owner of the outbox, in
 -- a security-restricted operation. So a query of the status never runs an owner's code with the rights of the caller.
@@ -392,12 +385,11 @@ $$;
 COMMENT ON FUNCTION postbox.list_paused_keys() IS 'Internal: the rows of postbox.paused_keys.';
 
 CREATE OR REPLACE VIEW postbox.paused_keys AS SELECT * FROM postbox.list_paused_keys();
-COMMENT ON VIEW postbox.paused_keys IS $$
-One row for each key that waits because its first unpublished event is parked.
+COMMENT ON VIEW postbox.paused_keys IS
+$$One row for each key that waits because its first unpublished event is parked.
 
 Rights: SELECT, which PUBLIC has. A role sees the rows of the outboxes that it may read: SELECT on the `table`, or on `<outbox>_parked` of a `log`, and USAGE on the
-  schema, without row security. Members of `postbox_operator` and `pg_monitor` see all rows.
-$$;
+  schema, without row security. Members of `postbox_operator` and `pg_monitor` see all rows.$$;
 COMMENT ON COLUMN postbox.paused_keys.outbox IS 'The outbox';
 COMMENT ON COLUMN postbox.paused_keys.aggregate_id IS 'The aggregate id, which is the key';
 COMMENT ON COLUMN postbox.paused_keys.first_event_id IS 'The id of the parked event; postbox.redrive and postbox.discard take it';
@@ -552,13 +544,12 @@ $$;
 COMMENT ON FUNCTION postbox.list_publication_status() IS 'Internal: the rows of postbox.publication_status.';
 
 CREATE OR REPLACE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
-COMMENT ON VIEW postbox.publication_status IS $$
-One row for each publication: its state and its backlog. The cost of a query does not depend on the backlog.
+COMMENT ON VIEW postbox.publication_status IS
+$$One row for each publication: its state and its backlog. The cost of a query does not depend on the backlog.
 
 Rights: SELECT, which PUBLIC has. The counts and `last_error` are NULL where the caller may not read the outbox: SELECT on it, and on `<outbox>_parked` of a `log`, and
   USAGE on the schema, without row security. What is wrong with a broken, unserved or waiting publication is shown to all. Members of `postbox_operator` and `pg_monitor`
-  see everything.
-$$;
+  see everything.$$;
 COMMENT ON COLUMN postbox.publication_status.publication IS 'The name of the publication';
 COMMENT ON COLUMN postbox.publication_status.outbox IS 'The outbox that it reads';
 COMMENT ON COLUMN postbox.publication_status.topic IS 'The topic that it publishes to, as it was given';

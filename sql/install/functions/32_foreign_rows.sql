@@ -296,8 +296,8 @@ COMMENT ON FUNCTION postbox.park_unread(text, bigint, pg_snapshot, int) IS
 -- Whether these rows were published cannot be found out, so a superuser decides.
 CREATE OR REPLACE FUNCTION postbox.resolve_unknown_origin(outbox regclass, published boolean) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.resolve_unknown_origin(regclass, boolean) IS $$
-Decides whether events of a `log` that came from another cluster without the positions of its lanes, or by logical replication, were published there. Until then they
+COMMENT ON FUNCTION postbox.resolve_unknown_origin(regclass, boolean) IS
+$$Decides whether events of a `log` that came from another cluster without the positions of its lanes, or by logical replication, were published there. Until then they
   are kept and not published, and `postbox.outbox_status` says so. The decision also holds for events of the same origin that come later. It has no effect on an outbox
   without a publication.
 
@@ -308,13 +308,12 @@ Rights: superuser.
 Errors: 54000 if the outbox has events of more than 100 unknown clusters, most of which must be forged: delete these events; 42809 if the relation is not a `log` outbox;
   42501 for other roles.
 Since: 0.2.0
-Example: SELECT postbox.resolve_unknown_origin('catalog.outbox', published => true);
-$$;
+Example: SELECT postbox.resolve_unknown_origin('catalog.outbox', published => true);$$;
 
 CREATE OR REPLACE FUNCTION postbox.settle_foreign_events(outbox regclass) RETURNS bigint
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.settle_foreign_events(regclass) IS $$
-After a restore into another cluster: turns the events of a `log` that the other cluster had not published into parked events that are due. So they are published before
+COMMENT ON FUNCTION postbox.settle_foreign_events(regclass) IS
+$$After a restore into another cluster: turns the events of a `log` that the other cluster had not published into parked events that are due. So they are published before
   the events that their keys have here. Returns how many, at most 2000 in one call; 0 also if another session is doing the same. Workers call it by themselves.
 
 outbox: the outbox, of kind `log`.
@@ -322,5 +321,4 @@ outbox: the outbox, of kind `log`.
 Rights: superuser.
 Errors: 42809 if the relation is not a `log` outbox; 09000 if a trigger, rule or policy of the outbox keeps the rows from being updated; 42501 for other roles.
 Since: 0.2.0
-Example: SELECT postbox.settle_foreign_events('catalog.outbox');
-$$;
+Example: SELECT postbox.settle_foreign_events('catalog.outbox');$$;

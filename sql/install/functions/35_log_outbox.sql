@@ -335,12 +335,11 @@ $$;
 COMMENT ON FUNCTION postbox.list_outbox_status() IS 'Internal: the rows of postbox.outbox_status.';
 
 CREATE OR REPLACE VIEW postbox.outbox_status AS SELECT * FROM postbox.list_outbox_status();
-COMMENT ON VIEW postbox.outbox_status IS $$
-One row for each outbox.
+COMMENT ON VIEW postbox.outbox_status IS
+$$One row for each outbox.
 
 Rights: SELECT, which PUBLIC has. Why an outbox keeps events is shown to roles that may read it, and to members of `postbox_operator` and `pg_monitor`; what is wrong
-  with its tables is shown to all.
-$$;
+  with its tables is shown to all.$$;
 COMMENT ON COLUMN postbox.outbox_status.outbox IS 'The event table';
 COMMENT ON COLUMN postbox.outbox_status.kind IS 'log or table';
 COMMENT ON COLUMN postbox.outbox_status.retention IS 'How long published events are kept; NULL: forever';

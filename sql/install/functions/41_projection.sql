@@ -2,8 +2,8 @@ CREATE OR REPLACE FUNCTION postbox.create_projection(inbox regclass, event_types
         columns jsonb DEFAULT NULL, key text[] DEFAULT NULL, version_column name DEFAULT 'version',
         delete_types text[] DEFAULT '{}') RETURNS void
     AS 'MODULE_PATHNAME', 'create_projection' LANGUAGE C;
-COMMENT ON FUNCTION postbox.create_projection(regclass, text[], regclass, jsonb, text[], name, text[]) IS $$
-Keeps a table up to date from events. An event of `event_types` inserts or updates the row of its key if its version is newer than the version of the row; an event of
+COMMENT ON FUNCTION postbox.create_projection(regclass, text[], regclass, jsonb, text[], name, text[]) IS
+$$Keeps a table up to date from events. An event of `event_types` inserts or updates the row of its key if its version is newer than the version of the row; an event of
   `delete_types` deletes the row and keeps its version as a tombstone. Older versions change nothing (`stale`). A field that is absent from the payload leaves its column as
   it is; in a new row the column gets its default.
 
@@ -30,26 +30,24 @@ Errors: 22023 if `columns`, `key` or the event types are invalid, or a NOT NULL 
   projection of the target has another inbox, key or version column.
 Since: 0.2.0
 Example: SELECT postbox.create_projection('catalog_read.inbox', ARRAY['video.created', 'video.updated'], 'catalog_read.video_projection',
-    columns => '{"title": "name"}', delete_types => ARRAY['video.deleted']);
-$$;
+    columns => '{"title": "name"}', delete_types => ARRAY['video.deleted']);$$;
 
 CREATE OR REPLACE FUNCTION postbox.drop_projection(id bigint) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_projection' LANGUAGE C;
-COMMENT ON FUNCTION postbox.drop_projection(bigint) IS $$
-Drops a projection. Its target keeps its rows. To change a projection, drop it and create it again in one transaction.
+COMMENT ON FUNCTION postbox.drop_projection(bigint) IS
+$$Drops a projection. Its target keeps its rows. To change a projection, drop it and create it again in one transaction.
 
 id: the `id` of the projection in `postbox.projection`.
 
 Rights: ownership of the inbox.
 Errors: 42704 if there is no such projection.
 Since: 0.2.0
-Example: SELECT postbox.drop_projection(id) FROM postbox.projection WHERE target = 'catalog_read.video_projection'::regclass;
-$$;
+Example: SELECT postbox.drop_projection(id) FROM postbox.projection WHERE target = 'catalog_read.video_projection'::regclass;$$;
 
 CREATE OR REPLACE FUNCTION postbox.create_handler(inbox regclass, event_types text[], function regprocedure) RETURNS void
     AS 'MODULE_PATHNAME', 'create_handler' LANGUAGE C;
-COMMENT ON FUNCTION postbox.create_handler(regclass, text[], regprocedure) IS $$
-Calls a function once for each event of these types, in the transaction that applies the event, after the projections. Handlers are called in the order in which they were
+COMMENT ON FUNCTION postbox.create_handler(regclass, text[], regprocedure) IS
+$$Calls a function once for each event of these types, in the transaction that applies the event, after the projections. Handlers are called in the order in which they were
   created, and also if the projections found the event stale. The handler has an `id` in `postbox.handler`.
 
 The function runs with the rights of the owner of the inbox and with the search_path `pg_catalog`, the schema of the function, `pg_temp`. An error in it is an error of the
@@ -63,26 +61,24 @@ Rights: ownership of the inbox. The owner of the inbox needs EXECUTE on the func
 Errors: 42P13 if the function has another signature; 42710 if it already handles one of the event types; 22023 if there are no event types; 42809 if `inbox` is not an
   inbox.
 Since: 0.2.0
-Example: SELECT postbox.create_handler('catalog_read.inbox', ARRAY['USER_REGISTERED'], 'catalog_read.add_points(postbox.event)');
-$$;
+Example: SELECT postbox.create_handler('catalog_read.inbox', ARRAY['USER_REGISTERED'], 'catalog_read.add_points(postbox.event)');$$;
 
 CREATE OR REPLACE FUNCTION postbox.drop_handler(id bigint) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_handler' LANGUAGE C;
-COMMENT ON FUNCTION postbox.drop_handler(bigint) IS $$
-Drops a handler. Its function stays.
+COMMENT ON FUNCTION postbox.drop_handler(bigint) IS
+$$Drops a handler. Its function stays.
 
 id: the `id` of the handler in `postbox.handler`.
 
 Rights: ownership of the inbox.
 Errors: 42704 if there is no such handler.
-Since: 0.2.0
-$$;
+Since: 0.2.0$$;
 
 CREATE OR REPLACE FUNCTION postbox.wait_for_version(target regclass, key text, version bigint,
         timeout interval DEFAULT '5s') RETURNS boolean
     AS 'MODULE_PATHNAME', 'wait_for_version' LANGUAGE C;
-COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS $$
-Waits until the row of a key in the target of a projection has at least this version, or was deleted at this or a newer version. Returns true then, and false after the
+COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) IS
+$$Waits until the row of a key in the target of a projection has at least this version, or was deleted at this or a newer version. Returns true then, and false after the
   time-out. With the receipt of `outbox_emit` a client reads its own writes.
 
 It sleeps until a transaction that applied events commits. On a standby it looks every 50 ms, and without `shared_preload_libraries` every 20 ms.
@@ -96,8 +92,7 @@ Rights: SELECT on the target.
 Errors: 42809 if the table is not the target of a projection; 25000 if the isolation level is not READ COMMITTED; 22023 if the key or the time-out is invalid; 55000 if the
   projections of the target have different version columns.
 Since: 0.2.0
-Example: SELECT postbox.wait_for_version('catalog_read.video_projection', 'v_123', 1, timeout => '2s');
-$$;
+Example: SELECT postbox.wait_for_version('catalog_read.video_projection', 'v_123', 1, timeout => '2s');$$;
 
 CREATE OR REPLACE FUNCTION postbox.forget_missing_fields() RETURNS trigger
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -152,16 +147,15 @@ CREATE OR REPLACE VIEW postbox.inbox_problem AS
             format('if the name is wrong, remove the projection with postbox.drop_projection(%s) and create it again with the right one in columns', p.id)
         FROM postbox.missing_field m JOIN postbox.projection p ON p.id = m.projection) f
     WHERE f.problem IS NOT NULL;
-COMMENT ON VIEW postbox.inbox_problem IS $$
-Problems of inboxes, projections and handlers, one row for each: a broken projection or handler, whose events wait until it is repaired or dropped; an inbox whose
+COMMENT ON VIEW postbox.inbox_problem IS
+$$Problems of inboxes, projections and handlers, one row for each: a broken projection or handler, whose events wait until it is repaired or dropped; an inbox whose
   tombstones are missing or belong to another role, to which nothing is applied; a table of an inbox, or a target, that is UNLOGGED, so that a crash empties it; and a JSON
   field that a projection takes and that was in none of the last 100 events of a type, for which nothing waits.
 
 A projection is broken if its target was dropped, or has lost its key, its version column or another column that the projection wrote when it was created. A handler is
   broken if its function is gone or has another result type. See Troubleshooting.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.inbox_problem.inbox IS 'The inbox.';
 COMMENT ON COLUMN postbox.inbox_problem.kind IS
     'What has the problem: `projection`, `handler`, `inbox`, or `field`: a field that a projection takes and that the events do not have.';

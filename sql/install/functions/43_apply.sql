@@ -6,8 +6,8 @@
 
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event postbox.event, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event, text) IS $$
-Applies an event in the current transaction. It takes effect once: an event that the inbox has seen changes nothing. Returns the outcome: `applied`, `duplicate` (seen before),
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, postbox.event, text) IS
+$$Applies an event in the current transaction. It takes effect once: an event that the inbox has seen changes nothing. Returns the outcome: `applied`, `duplicate` (seen before),
   `stale` (older than what is stored), `ignored` (no projection or handler takes its type) or `rejected` (recorded in `postbox.dead_letter`).
 
 An error of the event is raised. With `on_error => 'reject'` the event is rolled back and recorded as a dead letter instead. Errors that are not those of the event are
@@ -20,8 +20,7 @@ on_error: `raise` or `reject`.
 Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
 Errors: 42809 if `inbox` is not an inbox; 22004 if the event has no id or no type; 22023 if `on_error` is unknown; 54001 if triggers or handlers apply events more than 16
   calls deep. Errors of projections and handlers are raised as they are.
-Since: 0.2.0
-$$;
+Since: 0.2.0$$;
 
 CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, event_type text, aggregate_type text,
         aggregate_id text, version bigint, payload bytea, attributes jsonb DEFAULT '{}',
@@ -42,17 +41,8 @@ CREATE OR REPLACE FUNCTION postbox.inbox_apply(inbox regclass, event_id text, ev
         occurred_at timestamptz DEFAULT NULL, on_error text DEFAULT 'raise') RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'inbox_apply_jsonb' LANGUAGE C;
 
-DO $do$
-DECLARE
-    form pg_catalog.regprocedure;
-BEGIN
-    FOR form IN
-        SELECT p.oid FROM pg_catalog.pg_proc p
-        WHERE p.pronamespace OPERATOR(pg_catalog.=) 'postbox'::pg_catalog.regnamespace AND p.proname OPERATOR(pg_catalog.=) 'inbox_apply'
-          AND p.pronargs OPERATOR(pg_catalog.=) 10
-    LOOP
-        EXECUTE pg_catalog.format('COMMENT ON FUNCTION %s IS %L', form, $$
-Applies an event in the current transaction like the form with one argument of type `postbox.event`, with one argument for each field of the event.
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, text, jsonb, timestamptz, text) IS
+$$Applies an event in the current transaction like the form with one argument of type `postbox.event`, with one argument for each field of the event.
 
 inbox: the inbox.
 event_id: the event id: any text. One that is a uuid is that uuid in every notation, any other text stands for its UUIDv5.
@@ -61,7 +51,7 @@ aggregate_type: the aggregate type.
 aggregate_id: the aggregate id.
 version: the version of the aggregate. Projections need a version that is greater than 0.
 payload: the payload: `bytea`, or `text`, `json` or `jsonb`, which are applied as their bytes in UTF-8; a literal or a parameter without a type is `text`. Bytes written as
-  text (`\x7b7d`) are refused: cast them to `bytea`. Do not cast JSON to `bytea`, which loses backslashes: '{"path": "C:\\new"}'::bytea is the bytes of {"path": "C:\new"}.
+  text (`\x7b7d`) are refused: cast them to `bytea`. Do not cast JSON to `bytea`, which loses backslashes: `'{"path": "C:\\new"}'::bytea` is the bytes of `{"path": "C:\new"}`.
 attributes: a JSON object of the attributes.
 occurred_at: the time of the event. NULL if it is not known.
 on_error: `raise` raises an error of the event. `reject` rolls the event back and records it in `postbox.dead_letter`.
@@ -70,16 +60,15 @@ Rights: INSERT on the inbox. Projections and handlers run with the rights of the
 Errors: 42809 if `inbox` is not an inbox; 22004 if the event has no id or no type; 22023 if `on_error` is unknown or the payload is bytes written as text; 54001 if triggers
   or handlers apply events more than 16 calls deep. Errors of projections and handlers are raised as they are.
 Since: 0.2.0
-Example: SELECT postbox.inbox_apply('catalog_read.inbox', 'evt_1', 'video.created', 'video', 'v_123', 1, '{"title": "Intro"}');
-$$);
-    END LOOP;
-END
-$do$;
+Example: SELECT postbox.inbox_apply('catalog_read.inbox', 'evt_1', 'video.created', 'video', 'v_123', 1, '{"title": "Intro"}');$$;
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, bytea, jsonb, timestamptz, text) IS 'Another form of inbox_apply: see the one whose payload is text';
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, json, jsonb, timestamptz, text) IS 'Another form of inbox_apply: see the one whose payload is text';
+COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, jsonb, jsonb, timestamptz, text) IS 'Another form of inbox_apply: see the one whose payload is text';
 
 CREATE OR REPLACE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[], on_error text DEFAULT 'raise') RETURNS postbox.outcome[]
     AS 'MODULE_PATHNAME', 'inbox_apply_batch' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS $$
-Applies events in the order of the array, in the current transaction. Each takes effect once. Returns an array of their outcomes, see `inbox_apply`.
+COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS
+$$Applies events in the order of the array, in the current transaction. Each takes effect once. Returns an array of their outcomes, see `inbox_apply`.
 
 An error of an event is raised. With `on_error => 'reject'` the batch is rolled back to its beginning and applied again event by event; events that fail are recorded as
   dead letters, and the others take effect.
@@ -90,15 +79,13 @@ on_error: `raise` or `reject`.
 
 Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
 Errors: those of `inbox_apply`; 2202E if `events` has more than one dimension; 22004 if it contains NULL.
-Since: 0.2.0
-$$;
+Since: 0.2.0$$;
 
 CREATE OR REPLACE FUNCTION postbox.event_version() RETURNS bigint
     AS 'MODULE_PATHNAME', 'event_version' LANGUAGE C STABLE;
-COMMENT ON FUNCTION postbox.event_version() IS $$
-The version of the event that is being applied, for triggers of targets and for handlers. NULL outside of them, and for an event without a version.
+COMMENT ON FUNCTION postbox.event_version() IS
+$$The version of the event that is being applied, for triggers of targets and for handlers. NULL outside of them, and for an event without a version.
 
 Rights: none.
 Errors: none.
-Since: 0.2.0
-$$;
+Since: 0.2.0$$;

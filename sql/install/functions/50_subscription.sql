@@ -7,8 +7,8 @@ CREATE OR REPLACE FUNCTION postbox.create_subscription(name text, inbox regclass
         lock_timeout interval DEFAULT '5s', credential text DEFAULT NULL) RETURNS void
     AS 'MODULE_PATHNAME', 'create_subscription' LANGUAGE C;
 COMMENT ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean, interval, interval, text) IS $$
-Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. The Pub/Sub subscription must exist; this function does not create it. A running `postbox pull`
+        interval, interval, text, boolean, interval, interval, text) IS
+$$Lets `postbox pull` apply the events of a Pub/Sub subscription to an inbox. The Pub/Sub subscription must exist; this function does not create it. A running `postbox pull`
   reads its subscriptions every 10 s, and at once after SIGHUP. To change a subscription, drop it and create it again.
 
 name: the name of the subscription in this database; 1 to 63 bytes.
@@ -37,20 +37,18 @@ Rights: ownership of the inbox and EXECUTE, which is granted to no role at first
 Errors: 42710 if the name exists; 22023 if a value is out of its range, `dead_letter_topic` does not fit `on_error`, or the credential is of kind `key`; 42602 if a name is
   invalid; 42704 if the credential does not exist; 42809 if `inbox` is not an inbox.
 Since: 0.2.0
-Example: SELECT postbox.create_subscription('videos', 'catalog_read.inbox', 'catalog.video.events.catalog-reader', max_attempts => 30, max_backoff => '10min');
-$$;
+Example: SELECT postbox.create_subscription('videos', 'catalog_read.inbox', 'catalog.video.events.catalog-reader', max_attempts => 30, max_backoff => '10min');$$;
 
 CREATE OR REPLACE FUNCTION postbox.drop_subscription(name text) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_subscription' LANGUAGE C;
-COMMENT ON FUNCTION postbox.drop_subscription(text) IS $$
-Drops a subscription of this database: `postbox pull` stops feeding its inbox. The Pub/Sub subscription itself stays.
+COMMENT ON FUNCTION postbox.drop_subscription(text) IS
+$$Drops a subscription of this database: `postbox pull` stops feeding its inbox. The Pub/Sub subscription itself stays.
 
 name: the name of the subscription in this database.
 
 Rights: ownership of the inbox.
 Errors: 42704 if there is no such subscription.
-Since: 0.2.0
-$$;
+Since: 0.2.0$$;
 
 CREATE OR REPLACE FUNCTION postbox.puller_endpoint() RETURNS text
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';

@@ -499,8 +499,8 @@ BEGIN
         ORDER BY 2 DESC, 1, 3;
 END
 $$;
-COMMENT ON FUNCTION postbox.doctor() IS $$
-Checks Postbox in this database. Returns one row with status `ok` for each check without a problem, and one row for each problem found: `check`, `status` (`warning`, or
+COMMENT ON FUNCTION postbox.doctor() IS
+$$Checks Postbox in this database. Returns one row with status `ok` for each check without a problem, and one row for each problem found: `check`, `status` (`warning`, or
   `error` if something does not work), `subject`, `detail` (the cause) and `remedy` (what to do). Errors come before warnings, `ok` last.
 
 The checks are `preloaded` (shared_preload_libraries), `version` (of the SQL objects, the installed files and the loaded library), `workers`, `settings`, `durability`,
@@ -514,5 +514,4 @@ It changes nothing, runs no code of users, and waits at most 100 ms for a lock. 
 Rights: none. Members of pg_monitor and postbox_operator see the most.
 Errors: none.
 Since: 0.2.0
-Example: SELECT * FROM postbox.doctor() WHERE status <> 'ok';
-$$;
+Example: SELECT * FROM postbox.doctor() WHERE status <> 'ok';$$;

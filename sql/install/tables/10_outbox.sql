@@ -13,11 +13,10 @@ CREATE TABLE postbox.outbox (
     version_floor bigint NOT NULL DEFAULT 0,
     CHECK ((kind = 'log') = (generation_span IS NOT NULL))
 );
-COMMENT ON TABLE postbox.outbox IS $$
-One row for each outbox of this database. Only `create_outbox`, `adopt_outbox`, `register_outbox`, `repair_outbox` and `drop_outbox` change it.
+COMMENT ON TABLE postbox.outbox IS
+$$One row for each outbox of this database. Only `create_outbox`, `adopt_outbox`, `register_outbox`, `repair_outbox` and `drop_outbox` change it.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.outbox.relation IS 'The event table';
 COMMENT ON COLUMN postbox.outbox.kind IS 'log or table; see create_outbox';
 COMMENT ON COLUMN postbox.outbox.counter IS 'The version counter: the table with the last counted version of each aggregate';

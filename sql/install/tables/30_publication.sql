@@ -19,12 +19,11 @@ CREATE TABLE postbox.publication (
     credential      text
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
-COMMENT ON TABLE postbox.publication IS $$
-One row for each publication: which events of an outbox go to which topic. Only `create_publication`, `alter_publication`, `claim_publication` and `drop_publication`
+COMMENT ON TABLE postbox.publication IS
+$$One row for each publication: which events of an outbox go to which topic. Only `create_publication`, `alter_publication`, `claim_publication` and `drop_publication`
   change it; workers set `lanes` to `wanted_lanes` when they have redistributed the keys.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.publication.name IS 'The name of the publication';
 COMMENT ON COLUMN postbox.publication.outbox IS 'The outbox that it reads';
 COMMENT ON COLUMN postbox.publication.topic IS 'The topic: an id, which postbox.project_id completes, or a full name';
@@ -54,13 +53,12 @@ CREATE TABLE postbox.publication_state (
     sent_again      bigint      NOT NULL DEFAULT 0,
     sent_again_at   timestamptz
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE postbox.publication_state IS $$
-One row for each publication: whether it is suspended after failed attempts, and what was sent again. Workers write it. `postbox.publication_status` shows it with the
+COMMENT ON TABLE postbox.publication_state IS
+$$One row for each publication: whether it is suspended after failed attempts, and what was sent again. Workers write it. `postbox.publication_status` shows it with the
   rest of the state.
 
 Rights: SELECT, which PUBLIC has on all columns except `last_error`: an error may show data of events. Members of `postbox_operator` and `pg_monitor` have it on all
-  columns.
-$$;
+  columns.$$;
 COMMENT ON COLUMN postbox.publication_state.publication IS 'The name of the publication';
 COMMENT ON COLUMN postbox.publication_state.attempts IS 'How many attempts in a row have failed';
 COMMENT ON COLUMN postbox.publication_state.next_retry_at IS 'When the next attempt is due; NULL: immediately';
@@ -108,11 +106,10 @@ CREATE TABLE postbox.lane (
     sent_again_at timestamptz,
     PRIMARY KEY (publication, slice)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE postbox.lane IS $$
-One row for each lane of a publication of a `log`: a hash slice of its keys, the worker that serves it, and its position. Workers write it.
+COMMENT ON TABLE postbox.lane IS
+$$One row for each lane of a publication of a `log`: a hash slice of its keys, the worker that serves it, and its position. Workers write it.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.lane.publication IS 'The name of the publication';
 COMMENT ON COLUMN postbox.lane.slice IS 'The number of the lane, from 0. Its keys are those for which lane_slice(aggregate_id, lanes) returns this number';
 COMMENT ON COLUMN postbox.lane.lock_token IS 'The worker that holds the lane, see postbox.workers, or that held it when it was lost; NULL: the last worker gave it up';

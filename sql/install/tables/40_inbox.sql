@@ -10,11 +10,10 @@ CREATE TABLE postbox.inbox (
     retention interval NOT NULL CHECK (retention > interval '0'),
     created_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE postbox.inbox IS $$
-The inboxes of this database, one row for each. Only the functions change it: `create_inbox`, `register_inbox`, `repair_inbox` and `drop_inbox`.
+COMMENT ON TABLE postbox.inbox IS
+$$The inboxes of this database, one row for each. Only the functions change it: `create_inbox`, `register_inbox`, `repair_inbox` and `drop_inbox`.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each event that was seen.';
 COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of tombstones: the versions at which keys of projections were deleted.';
 COMMENT ON COLUMN postbox.inbox.retention IS 'How long event ids and tombstones are kept. It must be longer than Pub/Sub may deliver an event again.';

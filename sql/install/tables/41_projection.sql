@@ -15,12 +15,11 @@ CREATE TABLE postbox.projection (
 );
 CREATE INDEX projection_inbox ON postbox.projection (inbox);
 CREATE INDEX projection_target ON postbox.projection (target);
-COMMENT ON TABLE postbox.projection IS $$
-The projections of this database, one row for each: tables that are kept up to date from events. Only `create_projection` and `drop_projection` change it, and the sessions
+COMMENT ON TABLE postbox.projection IS
+$$The projections of this database, one row for each: tables that are kept up to date from events. Only `create_projection` and `drop_projection` change it, and the sessions
   that apply events (`aggregate_types`).
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.projection.id IS 'The id of the projection, for `drop_projection`.';
 COMMENT ON COLUMN postbox.projection.inbox IS 'The inbox whose events are projected.';
 COMMENT ON COLUMN postbox.projection.event_types IS 'The event types that insert or update the row.';
@@ -43,11 +42,10 @@ CREATE TABLE postbox.handler (
     function text NOT NULL
 );
 CREATE INDEX handler_inbox ON postbox.handler (inbox);
-COMMENT ON TABLE postbox.handler IS $$
-The handlers of this database, one row for each: functions that are called with events. Only `create_handler` and `drop_handler` change it.
+COMMENT ON TABLE postbox.handler IS
+$$The handlers of this database, one row for each: functions that are called with events. Only `create_handler` and `drop_handler` change it.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.handler.id IS 'The id of the handler, for `drop_handler`.';
 COMMENT ON COLUMN postbox.handler.inbox IS 'The inbox whose events are handled.';
 COMMENT ON COLUMN postbox.handler.event_types IS 'The event types with which the function is called.';

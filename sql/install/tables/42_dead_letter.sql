@@ -22,12 +22,11 @@ CREATE TABLE postbox.dead_letter (
     outcome postbox.outcome
 );
 CREATE INDEX dead_letter_inbox ON postbox.dead_letter (inbox, id);
-COMMENT ON TABLE postbox.dead_letter IS $$
-The dead letters: events that could not be applied, with their payload, one row for each. `redrive_dead_letter` applies one again; `discard_dead_letter` and
+COMMENT ON TABLE postbox.dead_letter IS
+$$The dead letters: events that could not be applied, with their payload, one row for each. `redrive_dead_letter` applies one again; `discard_dead_letter` and
   `discard_dead_letters` delete them.
 
-Rights: roles with the rights of the owner of the inbox, and members of postbox_operator, see the dead letters of the inbox.
-$$;
+Rights: roles with the rights of the owner of the inbox, and members of postbox_operator, see the dead letters of the inbox.$$;
 COMMENT ON COLUMN postbox.dead_letter.id IS 'The id of the dead letter, for `redrive_dead_letter` and `discard_dead_letter`.';
 COMMENT ON COLUMN postbox.dead_letter.inbox IS 'The inbox to which the event was to be applied.';
 COMMENT ON COLUMN postbox.dead_letter.event_id IS 'The event id as received. NULL or empty if the message had none: it cannot be redriven.';

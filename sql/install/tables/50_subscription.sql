@@ -21,12 +21,11 @@ CREATE TABLE postbox.subscription (
     CHECK (on_error <> 'dead_letter_topic' OR dead_letter_topic IS NOT NULL)
 );
 CREATE INDEX subscription_inbox ON postbox.subscription (inbox);
-COMMENT ON TABLE postbox.subscription IS $$
-The subscriptions of this database, one row for each: which Pub/Sub subscriptions `postbox pull` applies to which inbox, and how. Only `create_subscription` and
+COMMENT ON TABLE postbox.subscription IS
+$$The subscriptions of this database, one row for each: which Pub/Sub subscriptions `postbox pull` applies to which inbox, and how. Only `create_subscription` and
   `drop_subscription` change it.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.subscription.name IS 'The name of the subscription in this database.';
 COMMENT ON COLUMN postbox.subscription.inbox IS 'The inbox to which the events are applied.';
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`.';
@@ -73,13 +72,12 @@ CREATE TABLE postbox.subscription_status (
     unanswered_pid int,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
-COMMENT ON TABLE postbox.subscription_status IS $$
-What running pullers report: one row for each running `postbox pull` and subscription, with what it has done since it started and what fails. A puller writes its row at
+COMMENT ON TABLE postbox.subscription_status IS
+$$What running pullers report: one row for each running `postbox pull` and subscription, with what it has done since it started and what fails. A puller writes its row at
   most once a second.
 
 Rights: the owner of the inbox, roles with INSERT on the inbox, and members of pg_monitor and postbox_operator see the rows of a subscription. Roles with INSERT on the
-  inbox write them.
-$$;
+  inbox write them.$$;
 COMMENT ON COLUMN postbox.subscription_status.subscription IS 'The name of the subscription in this database.';
 COMMENT ON COLUMN postbox.subscription_status.puller IS 'Host and process ID of `postbox pull`.';
 COMMENT ON COLUMN postbox.subscription_status.started_at IS 'When the puller began with the subscription.';

@@ -6,12 +6,11 @@ CREATE TABLE postbox.credential (
     file       text        CHECK ((file IS NOT NULL) = (kind = 'file')),
     created_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE postbox.credential IS $$
-The credentials of this database, one row for each, without their secrets: identities at Pub/Sub that publications and subscriptions name. Only `create_credential`,
+COMMENT ON TABLE postbox.credential IS
+$$The credentials of this database, one row for each, without their secrets: identities at Pub/Sub that publications and subscriptions name. Only `create_credential`,
   `alter_credential` and `drop_credential` change it.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.credential.name IS 'The name of the credential.';
 COMMENT ON COLUMN postbox.credential.kind IS
     'Where the identity is: `key` (a JSON document in this database), `file` (a JSON document in a file), `environment` (application default credentials) or `metadata` '
@@ -28,11 +27,10 @@ CREATE TABLE postbox.credential_grant (
     grantee    text NOT NULL,
     PRIMARY KEY (credential, grantee)
 );
-COMMENT ON TABLE postbox.credential_grant IS $$
-The roles that may name a credential, in addition to superusers, one row for each role and credential. Only `grant_credential` and `revoke_credential` change it.
+COMMENT ON TABLE postbox.credential_grant IS
+$$The roles that may name a credential, in addition to superusers, one row for each role and credential. Only `grant_credential` and `revoke_credential` change it.
 
-Rights: SELECT, which PUBLIC has.
-$$;
+Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.credential_grant.credential IS 'The name of the credential.';
 COMMENT ON COLUMN postbox.credential_grant.grantee IS 'The name of the role. Members of the role may name the credential, too.';
 SELECT pg_catalog.pg_extension_config_dump('postbox.credential_grant', '');

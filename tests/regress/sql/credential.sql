@@ -59,7 +59,7 @@ SELECT format('COPY (SELECT %L) TO %L', :'key', :'path') \gexec
 SELECT postbox.create_credential('read', 'key', file => :'path');
 SELECT c.kind, c.file, k.secret::jsonb ->> 'client_email' AS email FROM postbox.credential c JOIN postbox.credential_secret k ON k.credential = c.name WHERE c.name = 'read';
 \set ECHO none
-SELECT format('COPY (SELECT) TO PROGRAM %L', format('rm %s; cat', quote_literal(:'path'))) \gexec
+SELECT format('COPY (SELECT) TO PROGRAM %L', format('rm %s && cat', quote_literal(:'path'))) \gexec
 \set ECHO all
 
 -- publications and subscriptions name them
