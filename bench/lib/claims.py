@@ -37,8 +37,8 @@ CLAIMS = (
 
 
 # What says how fast something is, outside of the pages of figures.
-SPEED = re.compile(r"\b(?:faster than|as fast as|times as (?:fast|much|many)|times (?:faster|slower)|a fraction of|less time than)\b|"
-                   r"\d[\d,.]* (?:events|rows|messages)(?:/s| a second| per second)")
+SPEED = re.compile(r"\b(?:faster than|slower than|quicker|(?:as|twice as) fast|times as (?:fast|much|many)|times (?:faster|slower)|a fraction of|(?:less|half the) time|%\s*(?:faster|slower))\b|"
+                   r"\d[\d,.]*(?: million|k)? (?:events|rows|messages|transactions)(?:/s| a second| per second)")
 PAGES_OF_FIGURES = {"docs/performance.md", "docs/reliability.md"}
 
 

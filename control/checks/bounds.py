@@ -1,6 +1,6 @@
 """Each bound that a page names in its prose (a time, a size, a number of things) is one that the code has, or that of a service.
 
-bounds.txt ties them: a piece of a page, and what of the code makes it true. When the constant changes, the page is found. What stands in a
+bounds.txt ties them: a value that a page names, and what of the code makes it true. When the constant changes, the page is found. What stands in a
 fence or in backticks is an example or a value to type, and is left alone; the reference is made from the code, and the pages of figures from
 the ledger."""
 import re
@@ -11,7 +11,7 @@ from .tree import Problem
 RULES = {
     'untied': 'a page names a bound that nothing is tied to',
     'changed': 'the code does not have a bound that a page names',
-    'gone': 'a page does not have the piece that a bound is tied to',
+    'gone': 'a page does not name a bound that is tied',
     'form': 'a line ties nothing',
 }
 LIST = 'control/checks/bounds.txt'
@@ -19,7 +19,7 @@ _UNITS = ('us|ms|s|min|minutes?|seconds?|hours?|days?|kB|MB|GB|KiB|MiB|GiB|bytes
           'attributes|connections|lines|clusters|keys|seqs')
 _BOUND = re.compile(rf'(?<![\w.,:/-])\d[\d,.]*(?: |-)?(?:{_UNITS})\b(?:/s)?')
 _ELSEWHERE = {'docs/performance.md', 'docs/reliability.md', 'docs/models.md', 'docs/contributing.md'}
-Bound = namedtuple('Bound', 'line page text file code')
+Bound = namedtuple('Bound', 'line page value file code')
 
 
 def check(tree):
@@ -31,14 +31,14 @@ def check(tree):
         if form:
             bounds.append(Bound(number, *form.groups()))
         else:
-            yield Problem(LIST, number, 'form', 'its form is PAGE: TEXT => FILE: CODE')
+            yield Problem(LIST, number, 'form', 'its form is PAGE: VALUE => FILE: CODE')
     for page in [name for name in tree.files if _is_checked(name)]:
         yield from _of_page(page, prose(tree.text(page)), [bound for bound in bounds if bound.page == page])
     for bound in bounds:
         if not _is_checked(bound.page) or bound.page not in tree.known:
             yield Problem(LIST, bound.line, 'gone', f'{bound.page} is no page whose bounds are checked')
         if bound.file != 'service' and (bound.file not in tree.known or not _has(tree.text(bound.file), bound.code)):
-            yield Problem(LIST, bound.line, 'changed', f'{bound.file} does not have {bound.code!r}, to which {bound.text!r} of {bound.page} is tied')
+            yield Problem(LIST, bound.line, 'changed', f'{bound.file} does not have {bound.code!r}, to which {bound.value!r} of {bound.page} is tied')
 
 
 def _has(text, code):
@@ -51,14 +51,15 @@ def _is_checked(name):
 
 
 def _of_page(page, text, bounds):
-    rest = text
-    for bound in sorted(bounds, key=lambda bound: -len(bound.text)):
-        if bound.text not in text:
-            yield Problem(LIST, bound.line, 'gone', f'{page} does not have {bound.text!r}')
-        rest = rest.replace(bound.text, ' ')
-    for match in _BOUND.finditer(rest):
-        around = rest[max(match.start() - 50, 0):match.end() + 20].strip()
-        yield Problem(page, 0, 'untied', f'tie {match[0]!r} in {LIST}: {around!r}')
+    tied = {bound.value for bound in bounds}
+    named = {match[0]: match for match in _BOUND.finditer(text)}
+    for bound in bounds:
+        if bound.value not in named:
+            yield Problem(LIST, bound.line, 'gone', f'{page} does not name {bound.value!r}')
+    for value, match in named.items():
+        if value not in tied:
+            around = text[max(match.start() - 50, 0):match.end() + 20].strip()
+            yield Problem(page, 0, 'untied', f'tie {value!r} in {LIST}: {around!r}')
 
 
 def prose(text):

@@ -26,7 +26,7 @@ def of_server(bed, database="postgres"):
     codes = next((harness.build_directory() / "stage").glob("**/errcodes.txt"), None) or _share(bed) / "errcodes.txt"
     tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "extension", "worker/publisher", "sql"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     sources = {name: (ROOT / name).read_text("utf-8") for name in tracked if name.endswith((".cc", ".h", ".sql"))}
-    manual = {page.stem: page.read_text("utf-8") for page in (ROOT / "docs/man").glob("*.h2m")}
+    manual = {page.stem: subprocess.run([ROOT / "control/man-page", page.stem], check=True, capture_output=True, text=True).stdout for page in (ROOT / "docs/man").glob("*.h2m")}
 
     def help_of(*command):
         return subprocess.run([bed.postbox, *command, "--help"], check=True, capture_output=True, text=True).stdout

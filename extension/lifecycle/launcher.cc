@@ -260,8 +260,8 @@ void Launcher::TaskEnded(Oid oid, Database& database, Task& task) {
   } else {
     TaskFailed(database, report, task);
   }
-  // Its settings have changed since, postbox.publishers perhaps, and no worker is left that could say
-  // so: the next one does, even if none is wanted by what is known.
+  // Its settings have changed since, postbox.publishers perhaps, and no worker is left that could
+  // say so: the next one does, even if none is wanted by what is known.
   if (database.changed && !database.served() && database.extension == Extension::kPresent) {
     database.extension = Extension::kUnknown;
   }

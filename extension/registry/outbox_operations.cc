@@ -123,7 +123,7 @@ Tables FindTablesOf(const std::string& publication) {
 }
 
 // Why a publication is suspended or retrying. An error may show data of events, so the column is
-// not for everybody.
+// for the owner of the outbox, operators and members of pg_monitor.
 std::optional<std::string> LastError(const std::string& publication) {
   static Statement& find = *new Statement(
       "SELECT s.last_error FROM postbox.publication_state s WHERE s.publication = $1 "

@@ -129,7 +129,7 @@ Problem WhyNobodyServes(const Service& service) {
 
 struct State {
   const char* name = nullptr;      // nullptr: nothing is the matter
-  std::optional<Problem> problem;  // nothing: not for everybody
+  std::optional<Problem> problem;  // nothing: not shown to every role
   TimestampTz since = 0, next_try = 0;
 };
 

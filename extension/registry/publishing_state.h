@@ -7,7 +7,7 @@
 namespace postbox {
 
 // The last error of a publication that a worker tries again and again because nothing answers;
-// nothing if none does. An error may show data of events: it is not for everybody.
+// nothing if none does. An error may show data of events: it is not shown to every role.
 std::optional<std::string> RetryError(const std::string& publication);
 
 }  // namespace postbox

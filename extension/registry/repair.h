@@ -17,7 +17,7 @@ namespace postbox {
 // be.
 void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shape);
 
-// Locks the relation against everybody, for what needs to see all of it. Throws unless the
+// Locks the relation against all other sessions, for what needs to see all of it. Throws unless the
 // transaction is READ COMMITTED, which sees what was committed before the lock.
 void LockForRepair(Oid relation);
 

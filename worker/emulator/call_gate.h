@@ -56,7 +56,7 @@ class CallGate {
 
   // From now on calls need permissions. To be called before there are any.
   void Enforce(std::unique_ptr<AccessControl> access) { access_ = std::move(access); }
-  const AccessControl* access() const { return access_.get(); }  // null: everybody may do all
+  const AccessControl* access() const { return access_.get(); }  // null: every caller may do all
 
  private:
   // Waits as long as the fault says, or until the faults are cleared again: so far it was `clears`

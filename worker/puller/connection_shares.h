@@ -10,7 +10,7 @@
 //     busy one after its batch.
 //   - A second one that is refused says that the server, the role or the database is at its limit.
 //     Then all close them likewise, and open none for a while (kPause), so that others get in: the
-//     limit is everybody's.
+//     limit is shared.
 //
 // It does not matter why a connection is refused: the text of libpq is for people, and where the
 // server is gone there is nothing to close.

@@ -19,7 +19,7 @@
 namespace postbox::emulator {
 
 struct Need {
-  std::string permission;  // empty: everybody may
+  std::string permission;  // empty: every caller may
   std::string resource;    // empty: for administrators
 };
 
