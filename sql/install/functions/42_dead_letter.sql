@@ -50,8 +50,8 @@ Since: 0.2.0$$;
 CREATE OR REPLACE FUNCTION postbox.redrive_dead_letter(id bigint) RETURNS postbox.outcome
     AS 'MODULE_PATHNAME', 'redrive_dead_letter' LANGUAGE C;
 COMMENT ON FUNCTION postbox.redrive_dead_letter(bigint) IS
-$$Applies a dead letter again. Returns the outcome. If it is `applied`, the dead letter is deleted. If it fails again, it stays with the new error and the outcome is
-  `rejected`. If it has no effect (`stale`, `ignored` or `duplicate`), it stays with that in column `outcome` until it is discarded.
+$$Applies a dead letter again. Returns the outcome. If it is `applied`, the dead letter is deleted. If it fails again, `rejected` is returned, and it stays with
+  the new error and without an outcome. If it has no effect (`stale`, `ignored` or `duplicate`), it stays with that in column `outcome` until it is discarded.
 
 id: the `id` of the dead letter in `postbox.dead_letter`.
 
