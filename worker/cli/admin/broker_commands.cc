@@ -159,8 +159,8 @@ class Tail {
     admin_->Prepare(&context, "subscription", subscription_);
     google::protobuf::Empty none;
     const grpc::Status status = admin_->subscriber()->ModifyAckDeadline(&context, request, &none);
-    // With exactly-once delivery, ids are refused that are not valid any more: those of later messages
-    // of a key whose first one is given back, for example. They are not held either.
+    // With exactly-once delivery, ids are refused that are not valid any more: those of later
+    // messages of a key whose first one is given back, for example. They are not held either.
     return status.error_code() == grpc::StatusCode::INVALID_ARGUMENT ? grpc::Status::OK : status;
   }
 
