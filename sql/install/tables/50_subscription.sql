@@ -29,22 +29,20 @@ Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.subscription.name IS 'The name of the subscription in this database.';
 COMMENT ON COLUMN postbox.subscription.inbox IS 'The inbox to which the events are applied.';
 COMMENT ON COLUMN postbox.subscription.subscription IS 'The Pub/Sub subscription: a full name, or an id in the project of `postbox pull`.';
-COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'The most messages that are pulled and not yet acknowledged.';
-COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'The most bytes that are pulled and not yet acknowledged.';
-COMMENT ON COLUMN postbox.subscription.appliers IS 'The most connections that apply events at the same time. Events of one key are applied by one of them at a time.';
-COMMENT ON COLUMN postbox.subscription.batch_size IS 'The most events in one transaction.';
-COMMENT ON COLUMN postbox.subscription.batch_delay IS 'The time between the beginnings of transactions that are not full. After a pause a transaction begins at once.';
-COMMENT ON COLUMN postbox.subscription.on_error IS
-    'What happens to an event after `max_attempts`: `reject` (it is recorded as a dead letter), `dead_letter_topic` (it is published there) or `nack` (it is left to '
-    'Pub/Sub and never given up).';
-COMMENT ON COLUMN postbox.subscription.max_attempts IS 'After how many failed attempts an event is given up. Not used with `on_error = nack`.';
-COMMENT ON COLUMN postbox.subscription.min_backoff IS 'The delay before the second attempt. It doubles with each attempt, up to `max_backoff`.';
-COMMENT ON COLUMN postbox.subscription.max_backoff IS 'The longest delay between two attempts.';
-COMMENT ON COLUMN postbox.subscription.dead_letter_topic IS 'The topic of `on_error = dead_letter_topic`; NULL otherwise.';
+COMMENT ON COLUMN postbox.subscription.max_outstanding_messages IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.max_outstanding_bytes IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.appliers IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.batch_size IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.batch_delay IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.on_error IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.max_attempts IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.min_backoff IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.max_backoff IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.dead_letter_topic IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.enabled IS 'Whether `postbox pull` takes the subscription.';
-COMMENT ON COLUMN postbox.subscription.statement_timeout IS 'How long the events of one transaction may take, and so the longest time for one event; 0 is no limit.';
-COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'How long a transaction waits for a lock; 0 is no limit.';
-COMMENT ON COLUMN postbox.subscription.credential IS 'The credential with which `postbox pull` receives, see `postbox.credential`. NULL: the credentials of its environment.';
+COMMENT ON COLUMN postbox.subscription.statement_timeout IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.credential IS 'See the argument of `postbox.create_subscription`.';
 
 -- The reports of pullers, at most one a second each. The table is logged, so that standbys have it, but no report waits for the disk or for a
 -- standby (worker/puller/status_report.cc).
