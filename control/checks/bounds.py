@@ -6,6 +6,7 @@ the ledger."""
 import re
 from collections import namedtuple
 
+from .references import without_code
 from .tree import Problem
 
 RULES = {
@@ -63,8 +64,5 @@ def _of_page(page, text, bounds):
 
 
 def prose(text):
-    """A page without fences, code and links, its white space single spaces."""
-    text = re.sub(r'^[ \t]*```.*?^[ \t]*```[ \t]*$', '', text, flags=re.M | re.S)
-    text = re.sub(r'`[^`\n]*`', '`', text)
-    text = re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', text)
-    return ' '.join(text.split())
+    """A page without code and the targets of links, its white space single spaces."""
+    return ' '.join(re.sub(r'\[([^\]]*)\]\([^)]*\)', r'\1', without_code(text)).split())

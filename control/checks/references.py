@@ -199,12 +199,13 @@ def _links(tree, name, text):
 @functools.lru_cache(maxsize=None)
 def _targets(text):
     """(line, target) of the links of a page that do not lead to the net."""
-    text = _without_code(text)
+    text = without_code(text)
     return [(line_of(text, match.start(match.lastindex)), match[match.lastindex])
             for match in _LINK.finditer(text) if not re.match(r'[a-z]+:', match[match.lastindex])]
 
 
-def _without_code(text):
+def without_code(text):
+    """A page of Markdown whose fences, and code in backticks, are blanks."""
     def blank(match):
         return re.sub(r'[^\n]', ' ', match[0])
     text = re.sub(r'^[ \t]*(```+|~~~+).*?^[ \t]*\1[ \t]*$', blank, text, flags=re.M | re.S)

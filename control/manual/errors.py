@@ -73,19 +73,28 @@ def _of_cpp(name, text):
 
 def _arguments(text, start):
     """The arguments of a call up to its closing parenthesis."""
+    return _split(text, start, ",")
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _split(text, start, separator):
+    """The pieces of code between separators that stand in no brackets and no literal, up to the bracket that closes or to the end."""
     found, depth, begin, position = [], 0, start, start
-    while True:
+    while position < len(text):
         sign = text[position]
         if sign == '"':
-            position = re.compile(r'"(?:[^"\\]|\\.)*"').match(text, position).end()
+            position = _STRING.match(text, position).end()
             continue
-        if sign in ")}]" and depth == 0 or sign == "," and depth == 0:
+        if sign in ")}]" and depth == 0:
+            break
+        if sign == separator and depth == 0:
             found.append(text[begin:position])
             begin = position + 1
-            if sign != ",":
-                return found
         depth += (sign in "({[") - (sign in ")}]")
         position += 1
+    return [*found, text[begin:position]]
 
 
 _LITERALS = r'(?:"(?:[^"\\]|\\.)*"\s*)+'
@@ -94,26 +103,10 @@ _LITERALS = r'(?:"(?:[^"\\]|\\.)*"\s*)+'
 def _said(expression):
     """What a sum of texts says."""
     said = ""
-    for term in _terms(expression):
+    for term in _split(expression, 0, "+"):
         whole = re.fullmatch(rf"\s*(?:std::string\()?\s*({_LITERALS})\)?\s*", term, re.DOTALL)
         said += _literal(whole[1]) if whole else f'"{HOLE}"' if re.match(r"\s*Quoted\(", term) else HOLE
     return _closed(said)
-
-
-def _terms(expression):
-    """The terms of a sum."""
-    found, depth, begin, position = [], 0, 0, 0
-    while position < len(expression):
-        sign = expression[position]
-        if sign == '"':
-            position = re.compile(r'"(?:[^"\\]|\\.)*"').match(expression, position).end()
-            continue
-        depth += (sign in "({[") - (sign in ")}]")
-        if sign == "+" and depth == 0:
-            found.append(expression[begin:position])
-            begin = position + 1
-        position += 1
-    return [*found, expression[begin:]]
 
 
 def _printed(arguments):

@@ -23,7 +23,7 @@ def reference():
 def of_server(bed, database="postgres"):
     """Of a running server with the extension in this database."""
     catalog = Catalog(lambda query: [row[0] for row in bed.cluster.sql(database, query)])
-    codes = next((harness.build_directory() / "stage").glob("**/errcodes.txt"), None) or _share(bed) / "errcodes.txt"
+    codes = next((harness.build_directory() / "stage").glob("**/errcodes.txt"))
     tracked = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "extension", "worker/publisher", "sql"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
     sources = {name: (ROOT / name).read_text("utf-8") for name in tracked if name.endswith((".cc", ".h", ".sql"))}
     manual = {page.stem: subprocess.run([ROOT / "control/man-page", page.stem], check=True, capture_output=True, text=True).stdout for page in (ROOT / "docs/man").glob("*.h2m")}
@@ -32,8 +32,4 @@ def of_server(bed, database="postgres"):
         return subprocess.run([bed.postbox, *command, "--help"], check=True, capture_output=True, text=True).stdout
 
     return Reference(catalog, errors.raised(sources, codes.read_text("utf-8")),
-                     texts.attributes((ROOT / "proto/rules/attributes.h").read_text("utf-8")), texts.commands(help_of, manual))
-
-
-def _share(bed):
-    return pathlib.Path(subprocess.run([str(bed.bin / "pg_config"), "--sharedir"], check=True, capture_output=True, text=True).stdout.strip())
+                     texts.attributes((ROOT / "proto/rules/attributes.h").read_text("utf-8")), list(texts.commands(help_of, manual)))

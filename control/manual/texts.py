@@ -50,16 +50,13 @@ def attributes(header):
             ("Messages of a dead-letter topic", [(name, text) for _, name, text in found if name.startswith("postbox_") and not name.endswith("_")])]
 
 
-def commands(run, manual):
-    """(command, its help, sections of its manual page). `run` answers `postbox ARGUMENTS --help`; `manual` is page -> text of docs/man."""
-    names = re.findall(r"^  ([a-z][a-z-]*) {2,}", run().split("Subcommands:", 1)[1], re.MULTILINE)
-    found = [("postbox", run(), [])]
-    for name in names:
-        found.append((f"postbox {name}", run(name), list(_sections(manual.get(f"postbox-{name}", "")))))
-        below = run(name).split("Subcommands:", 1)
-        for nested in re.findall(r"^  ([a-z][a-z-]*) {2,}", below[1], re.MULTILINE) if len(below) == 2 else ():
-            found.append((f"postbox {name} {nested}", run(name, nested), []))
-    return found
+def commands(run, manual, *command):
+    """(command, its help, sections of its manual page) of a command and those below it. `run` answers `postbox COMMAND --help`; `manual` is page -> text
+    of docs/man."""
+    text = run(*command)
+    yield " ".join(("postbox", *command)), text, list(_sections(manual.get("-".join(("postbox", *command)), "")))
+    for name in re.findall(r"^  ([a-z][a-z-]*) {2,}", text.partition("Subcommands:")[2], re.MULTILINE):
+        yield from commands(run, manual, *command, name)
 
 
 def _sections(page):

@@ -7,7 +7,6 @@ page are in use on this machine, others are put in their place.
 import contextlib
 import os
 import pathlib
-import re
 import shutil
 import signal
 import socket
@@ -19,11 +18,6 @@ from harness import Failure, Hopeless, Process, say, wait_until
 
 PORT = 8085  # of the emulator, if nothing else is said
 USER = "postgres"  # of the shells, if the test runs as root
-
-
-def fences(text):
-    """(language, content) of each fenced block, in order."""
-    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def without_trailing_space(text):
