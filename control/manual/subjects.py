@@ -23,7 +23,7 @@ SUBJECTS = {
     "dead-letter.md": Subject("Dead letters", "Events that could not be applied.", (
         "record_dead_letter", "redrive_dead_letter", "discard_dead_letter", "discard_dead_letters")),
     "subscription.md": Subject("Subscriptions", "How the messages of a Pub/Sub subscription get into an inbox.", (
-        "create_subscription", "drop_subscription")),
+        "create_subscription", "alter_subscription", "pause_subscription", "resume_subscription", "drop_subscription")),
     "credential.md": Subject("Credentials", "Named identities under which Postbox calls Pub/Sub.", (
         "create_credential", "alter_credential", "drop_credential", "grant_credential", "revoke_credential")),
     "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (

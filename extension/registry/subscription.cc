@@ -1,5 +1,6 @@
-// create_subscription and drop_subscription: what `postbox pull` reads. And puller_endpoint, which
-// tells it where Pub/Sub is: the setting is for members of pg_read_all_settings only.
+// create_subscription, alter_subscription and drop_subscription: what `postbox pull` reads. And
+// puller_endpoint, which tells it where Pub/Sub is: the setting is for members of
+// pg_read_all_settings only.
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
@@ -13,36 +14,60 @@
 namespace postbox {
 namespace {
 
-struct Range {
-  const char* name;
-  int64 least, greatest;
-};
+// Pub/Sub holds a message back for 10 minutes at most.
+constexpr int64 kLongestBackoff = 10 * USECS_PER_MINUTE;
 
-int64 NumberArgument(FunctionCallInfo fcinfo, int number, bool bigint, const Range& range) {
-  const Datum value = Argument(fcinfo, number, range.name);
-  const int64 result = bigint ? DatumGetInt64(value) : DatumGetInt32(value);
-  if (result < range.least || result > range.greatest) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-          std::string(range.name) + " must be between " + std::to_string(range.least) + " and " +
-              std::to_string(range.greatest) + ", not " + std::to_string(result));
+// The properties in the order of the arguments of create_subscription and alter_subscription. A
+// text has no range.
+struct Property {
+  const char* name;
+  Oid type;
+  int64 least = 0, greatest = 0;  // an interval in microseconds
+  const char* range = nullptr;    // of an interval, for messages
+};
+constexpr Property kProperties[] = {
+    {"max_outstanding_messages", INT4OID, 1, 1000000},
+    {"max_outstanding_bytes", INT8OID, 1, int64{1} << 40},
+    {"appliers", INT4OID, 1, 64},
+    {"batch_size", INT4OID, 1, 10000},
+    {"batch_delay", INTERVALOID, 0, 10 * USECS_PER_SEC, "0 and 10 seconds"},
+    {"on_error", TEXTOID},
+    {"max_attempts", INT4OID, 1, 1000},
+    {"min_backoff", INTERVALOID, 1000, kLongestBackoff, "1 millisecond and 10 minutes"},
+    {"max_backoff", INTERVALOID, 1000, kLongestBackoff, "min_backoff and 10 minutes"},
+    {"dead_letter_topic", TEXTOID},
+    {"statement_timeout", INTERVALOID, 0, 24 * USECS_PER_HOUR, "0 and 24 hours"},
+    {"lock_timeout", INTERVALOID, 0, 24 * USECS_PER_HOUR, "0 and 24 hours"},
+};
+constexpr int kCount = std::size(kProperties);
+
+void CheckRange(const Property& property, Datum value) {
+  const std::string name(property.name);
+  if (property.type == INTERVALOID) {
+    const int64 microseconds = Microseconds(value);
+    if (microseconds >= property.least && microseconds <= property.greatest) return;
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, name + " must be between " + property.range);
   }
-  return result;
+  const int64 number = property.type == INT8OID ? DatumGetInt64(value) : DatumGetInt32(value);
+  if (number >= property.least && number <= property.greatest) return;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+        name + " must be between " + std::to_string(property.least) + " and " +
+            std::to_string(property.greatest) + ", not " + std::to_string(number));
 }
 
-struct IntervalRange {
-  const char* name;
-  int64 least, greatest;  // microseconds
-  const char* text;       // the range, for messages
-};
-
-Datum IntervalArgument(FunctionCallInfo fcinfo, int number, const IntervalRange& range) {
-  const Datum value = Argument(fcinfo, number, range.name);
-  const int64 microseconds = Microseconds(value);
-  if (microseconds < range.least || microseconds > range.greatest) {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
-          std::string(range.name) + " must be between " + range.text);
+// Adds the properties that the arguments from `first` on give, in their order; NULL for one that
+// they leave out.
+void AddProperties(FunctionCallInfo fcinfo, int first, Parameters* row) {
+  for (int i = 0; i < kCount; ++i) {
+    const Property& property = kProperties[i];
+    if (!HasArgument(fcinfo, first + i)) {
+      row->AddNull(property.type);
+      continue;
+    }
+    const Datum value = fcinfo->args[first + i].value;
+    if (property.type != TEXTOID) CheckRange(property, value);
+    row->Add(property.type, value);
   }
-  return value;
 }
 
 void CheckPolicy(const std::string& on_error, bool has_topic) {
@@ -62,22 +87,18 @@ void CheckPolicy(const std::string& on_error, bool has_topic) {
   }
 }
 
-void InsertSubscription(const std::string& name, Parameters& row) {
-  const Registrar registrar("subscription");
-  if (Run("INSERT INTO postbox.subscription (name, inbox, subscription, max_outstanding_messages, "
-          "max_outstanding_bytes, appliers, batch_size, batch_delay, on_error, max_attempts, "
-          "min_backoff, max_backoff, dead_letter_topic, enabled, statement_timeout, lock_timeout) "
-          "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) "
-          "ON CONFLICT (name) DO NOTHING",
-          row) == 0) {
-    Throw(ERRCODE_DUPLICATE_OBJECT, "subscription \"" + name + "\" already exists", "",
-          "To change it, remove it first with postbox.drop_subscription.");
-  }
+[[noreturn]] void ThrowBackoffs() {
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "max_backoff must be between min_backoff and 10 minutes");
 }
 
-// The name was checked with the rights of the caller.
+[[noreturn]] void ThrowNoSubscription(const std::string& name) {
+  Throw(ERRCODE_UNDEFINED_OBJECT, "subscription \"" + name + "\" does not exist", "",
+        "They are listed in postbox.subscription.");
+}
+
+// The name was checked with the rights of the caller. Empty: the credentials of the environment.
 void UseSubscriptionCredential(const std::string& name, const std::string& credential) {
-  if (LockCredential(credential) == "key") {
+  if (!credential.empty() && LockCredential(credential) == "key") {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE,
           "credential \"" + credential + "\" has its secret in the database",
           "postbox pull may not read it: only superusers and workers may.",
@@ -87,7 +108,30 @@ void UseSubscriptionCredential(const std::string& name, const std::string& crede
   const Registrar registrar("subscription");
   Parameters row;
   row.AddText(name).AddText(credential);
-  Run("UPDATE postbox.subscription SET credential = $2 WHERE name = $1", row);
+  Run("UPDATE postbox.subscription SET credential = nullif($2, '') WHERE name = $1", row);
+}
+
+// Of kProperties, and the arguments of the two functions that have the first of them.
+constexpr int kOnError = 5, kLeast = 7, kMost = 8, kTopic = 9;
+constexpr int kCreateFirst = 3, kAlterFirst = 2;
+
+void CheckNames(const std::optional<std::string>& subscription,
+                const std::optional<std::string>& topic) {
+  if (subscription.has_value()) CheckSubscription(*subscription);
+  if (topic.has_value()) CheckTopic(*topic);
+}
+
+void InsertSubscription(const std::string& name, Parameters& row) {
+  const Registrar registrar("subscription");
+  if (Run("INSERT INTO postbox.subscription (name, subscription, max_outstanding_messages, "
+          "max_outstanding_bytes, appliers, batch_size, batch_delay, on_error, max_attempts, "
+          "min_backoff, max_backoff, dead_letter_topic, statement_timeout, lock_timeout, inbox) "
+          "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) "
+          "ON CONFLICT (name) DO NOTHING",
+          row) == 0) {
+    Throw(ERRCODE_DUPLICATE_OBJECT, "subscription \"" + name + "\" already exists", "",
+          "Choose another name, or change it with postbox.alter_subscription.");
+  }
 }
 
 void CreateSubscription(FunctionCallInfo fcinfo) {
@@ -95,63 +139,101 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
   const Oid inbox = OidArgument(fcinfo, 1, "inbox");
   const std::string subscription = TextArgument(fcinfo, 2, "subscription");
   CheckRegisteredName("subscription", name);
-  CheckSubscription(subscription);
+  for (int i = 0; i < kCount; ++i) {
+    if (i != kTopic) Argument(fcinfo, kCreateFirst + i, kProperties[i].name);
+  }
+  const std::optional<std::string> topic = OptionalText(fcinfo, kCreateFirst + kTopic);
+  CheckPolicy(TextArgument(fcinfo, kCreateFirst + kOnError, "on_error"), topic.has_value());
+  CheckNames(subscription, topic);
   Parameters row;
-  row.AddText(name).AddOid(REGCLASSOID, inbox).AddText(subscription);
-  row.AddInt(
-      static_cast<int>(NumberArgument(fcinfo, 3, false, {"max_outstanding_messages", 1, 1000000})));
-  row.Add(INT8OID, Int64GetDatum(NumberArgument(fcinfo, 4, true,
-                                                {"max_outstanding_bytes", 1, int64{1} << 40})));
-  row.AddInt(static_cast<int>(NumberArgument(fcinfo, 5, false, {"appliers", 1, 64})));
-  row.AddInt(static_cast<int>(NumberArgument(fcinfo, 6, false, {"batch_size", 1, 10000})));
-  row.Add(INTERVALOID,
-          IntervalArgument(fcinfo, 7, {"batch_delay", 0, 10 * USECS_PER_SEC, "0 and 10 seconds"}));
-  const std::string on_error = TextArgument(fcinfo, 8, "on_error");
-  row.AddText(on_error);
-  row.AddInt(static_cast<int>(NumberArgument(fcinfo, 9, false, {"max_attempts", 1, 1000})));
-  // Pub/Sub holds a message back for 10 minutes at most.
-  constexpr int64 kLongest = 10 * USECS_PER_MINUTE;
-  const Datum least =
-      IntervalArgument(fcinfo, 10, {"min_backoff", 1000, kLongest, "1 millisecond and 10 minutes"});
-  const Datum most = IntervalArgument(
-      fcinfo, 11, {"max_backoff", Microseconds(least), kLongest, "min_backoff and 10 minutes"});
-  row.Add(INTERVALOID, least).Add(INTERVALOID, most);
-  CheckPolicy(on_error, HasArgument(fcinfo, 12));
-  if (HasArgument(fcinfo, 12)) {
-    const std::string topic = TextArgument(fcinfo, 12, "dead_letter_topic");
-    CheckTopic(topic);
-    row.AddText(topic);
-  } else {
-    row.AddNull(TEXTOID);
+  row.AddText(name).AddText(subscription);
+  AddProperties(fcinfo, kCreateFirst, &row);
+  row.AddOid(REGCLASSOID, inbox);
+  if (Microseconds(fcinfo->args[kCreateFirst + kLeast].value) >
+      Microseconds(fcinfo->args[kCreateFirst + kMost].value)) {
+    ThrowBackoffs();
   }
-  row.Add(BOOLOID, Argument(fcinfo, 13, "enabled"));
-  for (int number = 14; number < 16; ++number) {
-    const char* timeout = number == 14 ? "statement_timeout" : "lock_timeout";
-    row.Add(INTERVALOID,
-            IntervalArgument(fcinfo, number, {timeout, 0, 24 * USECS_PER_HOUR, "0 and 24 hours"}));
-  }
+  const std::optional<std::string> credential = OptionalText(fcinfo, kCreateFirst + kCount);
 
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
-  const bool has_credential = HasArgument(fcinfo, 16);
-  if (has_credential) RequireCredential(TextArgument(fcinfo, 16, "credential"));
+  if (credential.has_value()) RequireCredential(*credential);
   LockRegistration("inbox", inbox);
   InsertSubscription(name, row);
-  if (has_credential) UseSubscriptionCredential(name, TextArgument(fcinfo, 16, "credential"));
+  if (credential.has_value()) UseSubscriptionCredential(name, *credential);
+}
+
+Oid InboxOfSubscription(const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  if (Run("SELECT inbox::oid FROM postbox.subscription WHERE name = $1", key) == 0) {
+    ThrowNoSubscription(name);
+  }
+  return OidColumn(0, 1);
+}
+
+// What the properties that are given make of those that stay. The registration is locked.
+void CheckAltered(FunctionCallInfo fcinfo, const std::string& name, Parameters& row) {
+  const std::optional<std::string> subscription = OptionalText(fcinfo, 1);
+  const std::optional<std::string> topic = OptionalText(fcinfo, kAlterFirst + kTopic);
+  const std::optional<std::string> credential = OptionalText(fcinfo, kAlterFirst + kCount);
+  if (Run("SELECT coalesce($10, min_backoff) > coalesce($11, max_backoff), "
+          "coalesce($8, on_error), dead_letter_topic IS NOT NULL, coalesce(credential, '') "
+          "FROM (SELECT $2::text, $3::int, $4::bigint, $5::int, $6::int, $7::interval, $9::int, "
+          "$12::text, $13::interval, $14::interval) AS unused, postbox.subscription "
+          "WHERE name = $1",
+          row) == 0) {
+    ThrowNoSubscription(name);
+  }
+  if (BoolColumn(0, 1)) ThrowBackoffs();
+  const std::string on_error = TextColumn(0, 2);
+  const bool has_topic = topic.has_value() || (on_error == "dead_letter_topic" && BoolColumn(0, 3));
+  const std::string spent = credential.value_or(TextColumn(0, 4));
+  CheckPolicy(on_error, has_topic);
+  CheckNames(subscription, topic);
+  // To name another subscription or topic spends the credential, too.
+  const bool spends = subscription.has_value() || topic.has_value() || credential.has_value();
+  if (spends && !spent.empty()) RequireCredential(spent);
+}
+
+void AlterSubscription(FunctionCallInfo fcinfo) {
+  const std::string name = TextArgument(fcinfo, 0, "name");
+  Parameters row;
+  row.AddText(name).AddTextOrNull(OptionalText(fcinfo, 1));
+  AddProperties(fcinfo, kAlterFirst, &row);
+
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  const Oid inbox = InboxOfSubscription(name);
+  RequireInboxOwner(inbox);
+  LockRegistration("inbox", inbox);
+  CheckAltered(fcinfo, name, row);
+  const Registrar registrar("subscription");
+  Run("UPDATE postbox.subscription SET subscription = coalesce($2, subscription), "
+      "max_outstanding_messages = coalesce($3, max_outstanding_messages), "
+      "max_outstanding_bytes = coalesce($4, max_outstanding_bytes), "
+      "appliers = coalesce($5, appliers), batch_size = coalesce($6, batch_size), "
+      "batch_delay = coalesce($7, batch_delay), on_error = coalesce($8, on_error), "
+      "max_attempts = coalesce($9, max_attempts), min_backoff = coalesce($10, min_backoff), "
+      "max_backoff = coalesce($11, max_backoff), "
+      "dead_letter_topic = CASE coalesce($8, on_error) WHEN 'dead_letter_topic' "
+      "THEN coalesce($12, dead_letter_topic) END, "
+      "statement_timeout = coalesce($13, statement_timeout), "
+      "lock_timeout = coalesce($14, lock_timeout) WHERE name = $1",
+      row);
+  if (const auto credential = OptionalText(fcinfo, kAlterFirst + kCount)) {
+    UseSubscriptionCredential(name, *credential);
+  }
 }
 
 void DropSubscription(const std::string& name) {
   SpiConnection connection;
   FixedSearchPath search_path;
+  RequireInboxOwner(InboxOfSubscription(name));
+  const Registrar registrar("subscription");
   Parameters key;
   key.AddText(name);
-  if (Run("SELECT inbox::oid FROM postbox.subscription WHERE name = $1", key) == 0) {
-    Throw(ERRCODE_UNDEFINED_OBJECT, "subscription \"" + name + "\" does not exist", "",
-          "They are listed in postbox.subscription.");
-  }
-  RequireInboxOwner(OidColumn(0, 1));
-  const Registrar registrar("subscription");
   Run("DELETE FROM postbox.subscription WHERE name = $1", key);
 }
 
@@ -184,6 +266,14 @@ POSTBOX_FUNCTION(create_subscription) {
   using namespace postbox;
   return Guarded([&] {
     CreateSubscription(fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(alter_subscription) {
+  using namespace postbox;
+  return Guarded([&] {
+    AlterSubscription(fcinfo);
     return Datum{0};
   });
 }

@@ -16,7 +16,9 @@ REVOKE EXECUTE ON FUNCTION postbox.settle_foreign_events(regclass) FROM PUBLIC;
 GRANT SELECT ON postbox.outbox_status TO PUBLIC;
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, boolean, interval, interval, text) FROM PUBLIC;
+        interval, interval, text, interval, interval, text),
+    postbox.alter_subscription(text, text, int, bigint, int, int, interval, text, int, interval, interval, text, interval,
+        interval, text) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION postbox.list_workers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION postbox.list_workers() TO pg_monitor, postbox_operator;
 GRANT SELECT ON postbox.workers TO pg_monitor, postbox_operator;

@@ -114,9 +114,9 @@ subtest 'the row of the subscription is wrong' => sub {
 		UPDATE postbox.subscription SET batch_size = -1 WHERE name = 'other'});
 	my $puller = start_puller($node, 'postgres', $emulator);
 	wait_until($node, 'postgres', q{SELECT stream = 'failed' AND stream_error ~ 'batch_size must be between' FROM postbox.subscription_status WHERE subscription = 'other'}, 'its row says what is wrong');
-	$node->safe_psql('postgres', q{UPDATE postbox.subscription SET enabled = false WHERE name = 'other'});
+	$node->safe_psql('postgres', q{SELECT postbox.pause_subscription('other', 'its row is wrong')});
 	$puller->{run}->signal('HUP');
-	wait_until($node, 'postgres', q{SELECT count(*) = 0 FROM postbox.subscription_status WHERE subscription = 'other'}, 'no report stays of one that is disabled');
+	wait_until($node, 'postgres', q{SELECT stream = 'paused' AND stream_error = 'its row is wrong' FROM postbox.subscription_status WHERE subscription = 'other'}, 'a pause takes the place of the fault');
 	stop_puller($puller);
 };
 

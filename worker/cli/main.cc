@@ -93,9 +93,9 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
   CLI::App* pull = app->add_subcommand(
       "pull", "Receive the messages of subscriptions and apply them in the database");
   pull->add_option("--dsn", options->dsn, cli::kDsnHelp);
-  pull->add_option("--subscription", options->subscriptions,
-                   "Name of a row of postbox.subscription to pull, if it is enabled; repeat for "
-                   "several (default: all that are enabled)");
+  pull->add_option(
+      "--subscription", options->subscriptions,
+      "Name of a row of postbox.subscription to pull; repeat for several (default: all)");
   pull->add_option("--endpoint", options->endpoint, cli::kEndpointHelp);
   pull->add_option("--project", options->project, cli::kProjectHelp);
   pull->add_option_function<std::vector<std::string>>(

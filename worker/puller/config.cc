@@ -22,7 +22,8 @@ constexpr char kQuery[] = R"(
                 THEN (extract(epoch FROM s.min_backoff) * 1000)::bigint ELSE -1 END,
            CASE WHEN isfinite(s.max_backoff)
                 THEN (extract(epoch FROM s.max_backoff) * 1000)::bigint ELSE -1 END,
-           coalesce(s.dead_letter_topic, ''), s.enabled,
+           coalesce(s.dead_letter_topic, ''),
+           CASE WHEN s.paused_until > now() THEN s.paused_reason END,
            coalesce(current_setting('postbox.project_id', true), ''),
            -- NULL if the role may not read it.
            CASE WHEN pg_has_role('pg_read_all_settings', 'USAGE')
@@ -169,7 +170,7 @@ std::string CompleteNames(const QueryResult& result, int row, const PullOptions&
 }
 
 // Columns.
-constexpr int kEnabled = 14;
+constexpr int kPaused = 14;  // the reason; NULL unless it is paused
 constexpr int kCredential = 21;
 
 std::string NoCredential(const std::string& name) {
@@ -212,11 +213,11 @@ std::optional<Credentials> FindCredentials(Connection* connection, const QueryRe
 void WarnOfUnused(const PullOptions& options, const QueryResult& configuration) {
   std::set<std::string> used;
   for (int row = 0; row < configuration.rows(); ++row) {
-    if (configuration.text(row, kEnabled) == "t") used.insert(configuration.text(row, kCredential));
+    used.insert(configuration.text(row, kCredential));
   }
   for (const auto& [name, file] : options.credentials) {
     if (used.contains(name)) continue;
-    LogWarn("no enabled subscription uses this credential",
+    LogWarn("no subscription uses this credential",
             {{"credential", name}, {"hint", "see --credential and --subscription"}});
   }
 }
@@ -264,7 +265,10 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
     SubscriptionConfig config;
     config.name = result.text(row, 0);
     found.insert(config.name);
-    if (result.text(row, kEnabled) != "t") continue;
+    if (!result.null(row, kPaused)) {
+      subscriptions.paused.emplace(config.name, result.text(row, kPaused));
+      continue;
+    }
     std::string problem = ReadSettings(result, row, &config);
     if (problem.empty()) problem = CompleteNames(result, row, options, *endpoint, &config);
     if (problem.empty()) {

@@ -44,12 +44,12 @@ struct SubscriptionConfig {
   friend bool operator==(const SubscriptionConfig&, const SubscriptionConfig&) = default;
 };
 
-// The enabled ones among the subscriptions that the options name; if they name none, all enabled
-// ones. By name.
+// The subscriptions that the options name; if they name none, all. By name.
 struct Subscriptions {
   std::map<std::string, SubscriptionConfig> good;
   // What is wrong with the row, and what to do about it. One wrong row stops no other subscription.
   std::map<std::string, std::string> wrong;
+  std::map<std::string, std::string> paused;  // with the reason
 };
 
 // On failure returns nothing, and puts into `error` what is wrong and what to do about it. It fails

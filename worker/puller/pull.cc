@@ -1,5 +1,6 @@
 #include "worker/puller/pull.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -44,6 +45,13 @@ constexpr std::chrono::seconds kReconfigureGrace{4};
 constexpr TransactionLimits kReading{.read_only = true,
                                      .statement_timeout = std::chrono::seconds(10)};
 
+// A subscription that does not run: it is paused, or something is wrong with it.
+struct NotStarted {
+  PullStatus::Stream stream = PullStatus::Stream::kFailed;
+  std::string why;  // the reason of the pause, or what is wrong
+  std::shared_ptr<PullStatus> status{};
+};
+
 class Puller {
  public:
   explicit Puller(const PullOptions& options) : options_(options) {}
@@ -55,8 +63,8 @@ class Puller {
         "and up to one for each applier while there is work");
     auto configs = LoadFirst();
     if (!configs) return exit_code_;
-    if (configs->good.empty() && configs->wrong.empty())
-      LogWarn("no enabled subscription yet; create one with postbox.create_subscription()");
+    if (configs->good.empty() && configs->wrong.empty() && configs->paused.empty())
+      LogWarn("no subscription yet; create one with postbox.create_subscription()");
     do {
       if (configs) Reconcile(*configs);
       TellServiceManager();
@@ -148,12 +156,23 @@ class Puller {
       stuck = true;
       LogRepeated("no progress; the watchdog is no longer notified", {{"subscription", name}});
     }
-    const size_t all = runners_.size() + start_failures_.size();
-    service_manager_.Status(all == 0 ? "no enabled subscription"
-                                     : std::to_string(open) + " of " + std::to_string(all) +
-                                           " subscriptions streaming" + unanswered);
-    if (all == 0 || (open > 0 && opening == 0)) service_manager_.Ready();
+    const size_t all = runners_.size() + not_started_.size();
+    const size_t paused = CountPaused();
+    service_manager_.Status(all == 0
+                                ? "no subscription"
+                                : std::to_string(open) + " of " + std::to_string(all) +
+                                      " subscriptions streaming" + SayPaused(paused) + unanswered);
+    if (all == paused || (open > 0 && opening == 0)) service_manager_.Ready();
     if (alive_due && !stuck) service_manager_.Alive();
+  }
+
+  size_t CountPaused() const {
+    return std::count_if(not_started_.begin(), not_started_.end(), [](const auto& entry) {
+      return entry.second.stream == PullStatus::Stream::kPaused;
+    });
+  }
+  static std::string SayPaused(size_t paused) {
+    return paused == 0 ? "" : ", " + std::to_string(paused) + " paused";
   }
 
   // For the service manager: a session of the server does not answer a subscription. It may be a
@@ -168,7 +187,7 @@ class Puller {
            " of the server";
   }
 
-  // Of subscriptions whose appliers cannot report, and of those that could not be started.
+  // Of subscriptions whose appliers cannot report, and of those that were not started.
   void StoreLateReports() {
     for (const auto& [name, runner] : runners_) {
       if (!CanReport()) return;
@@ -176,7 +195,8 @@ class Puller {
         runner->reporter()->Stored(Store(name, runner->config().appliers, *numbers));
       }
     }
-    for (const auto& [name, status] : not_started_) {
+    for (const auto& [name, entry] : not_started_) {
+      const std::shared_ptr<PullStatus>& status = entry.status;
       if (!CanReport()) return;
       if (status->NextReport() > Clock::now()) continue;
       const QueryResult stored = Store(name, /*appliers=*/0, status->Take(Clock::now()));
@@ -242,6 +262,10 @@ class Puller {
       if (config != configs.end()) {
         statuses[it->first] = it->second->status();
         it->second->StartsAgain();
+        // Its properties are reported again. The error of a failed one stays until it works.
+        if (!it->second->failed()) {
+          it->second->status()->SetStreamState(PullStatus::Stream::kConnecting, "", Clock::now());
+        }
       }
       stopped.push_back(std::move(it->second));
       it = runners_.erase(it);
@@ -252,7 +276,11 @@ class Puller {
     for (const auto& runner : ending_.Take()) {
       if (!statuses.contains(runner->config().name)) RemoveLeft(*runner);
     }
-    std::map<std::string, std::string> failures = subscriptions.wrong;
+    std::map<std::string, NotStarted> not_started;
+    for (const auto& [name, problem] : subscriptions.wrong) not_started[name].why = problem;
+    for (const auto& [name, reason] : subscriptions.paused) {
+      not_started[name] = {.stream = PullStatus::Stream::kPaused, .why = reason};
+    }
     for (const auto& [name, config] : configs) {
       if (runners_.contains(name)) continue;
       std::shared_ptr<PullStatus>& status = statuses[name];
@@ -262,34 +290,43 @@ class Puller {
       if (runner->Start(&error)) {
         runners_.emplace(name, std::move(runner));
       } else {
-        failures.emplace(name, error);
+        not_started[name].why = error;
       }
     }
-    NoteFailures(std::move(failures));
+    NoteNotStarted(std::move(not_started));
     SayConnections();
   }
 
-  void NoteFailures(std::map<std::string, std::string> failures) {
-    for (const auto& [name, error] : failures) {
-      std::shared_ptr<PullStatus>& status = not_started_[name];
-      if (!status) status = std::make_shared<PullStatus>();
-      status->SetStreamState(PullStatus::Stream::kFailed, Cut(error, QueryResult::kMaxErrorBytes),
-                             Clock::now());
+  void NoteNotStarted(std::map<std::string, NotStarted> not_started) {
+    for (auto& [name, entry] : not_started) {
+      const auto known = not_started_.find(name);
+      const bool is_new = known == not_started_.end();
+      entry.status = is_new ? std::make_shared<PullStatus>() : known->second.status;
+      entry.status->SetStreamState(entry.stream, Cut(entry.why, QueryResult::kMaxErrorBytes),
+                                   Clock::now());
       // Logged once for each change, not every 10 s.
-      const auto known = start_failures_.find(name);
-      if (known != start_failures_.end() && known->second == error) continue;
-      LogError("subscription could not be started", {{"subscription", name}, {"error", error}});
-    }
-    for (auto it = not_started_.begin(); it != not_started_.end();) {
-      if (failures.contains(it->first)) {
-        ++it;
-        continue;
+      if (is_new || known->second.stream != entry.stream || known->second.why != entry.why) {
+        LogNotStarted(name, entry);
       }
-      // What runs now has its own report.
-      if (!runners_.contains(it->first)) Remove(it->first);
-      it = not_started_.erase(it);
     }
-    start_failures_ = std::move(failures);
+    for (const auto& [name, entry] : not_started_) {
+      if (not_started.contains(name)) continue;
+      // What runs now has its own report.
+      if (!runners_.contains(name)) {
+        Remove(name);
+      } else if (entry.stream == PullStatus::Stream::kPaused) {
+        LogInfo("subscription is no longer paused", {{"subscription", name}});
+      }
+    }
+    not_started_ = std::move(not_started);
+  }
+
+  static void LogNotStarted(const std::string& name, const NotStarted& entry) {
+    if (entry.stream == PullStatus::Stream::kPaused) {
+      LogInfo("subscription is paused", {{"subscription", name}, {"reason", entry.why}});
+    } else {
+      LogError("subscription could not be started", {{"subscription", name}, {"error", entry.why}});
+    }
   }
 
   // The report of one that could not remove it over its own connection.
@@ -318,7 +355,7 @@ class Puller {
   // A subscription that failed does not end the others. When all have failed, the process ends, so
   // that its supervisor notices.
   bool AllFailed() {
-    if (runners_.empty()) return !start_failures_.empty();
+    if (runners_.empty()) return !not_started_.empty() && CountPaused() == 0;
     for (const auto& [name, runner] : runners_) {
       if (!runner->failed()) return false;
     }
@@ -337,6 +374,7 @@ class Puller {
     const auto ended = ending_.Take();
     if (connection_) connection_->IgnoreInterrupt();
     for (const auto& runner : ended) RemoveLeft(*runner);
+    for (const auto& [name, entry] : not_started_) Remove(name);
     LogSums(/*all=*/true);
   }
 
@@ -348,9 +386,8 @@ class Puller {
   std::map<std::string, std::unique_ptr<Runner>> runners_;
   EndingRunners ending_;
   std::string reload_error_;
-  std::optional<Clock::time_point> failed_since_;                   // all subscriptions
-  std::map<std::string, std::string> start_failures_;               // name -> what is wrong
-  std::map<std::string, std::shared_ptr<PullStatus>> not_started_;  // theirs
+  std::optional<Clock::time_point> failed_since_;  // all subscriptions
+  std::map<std::string, NotStarted> not_started_;
   std::pair<size_t, size_t> needed_;  // connections, as SayConnections has said last
   int exit_code_ = 0;
 };

@@ -11,7 +11,7 @@ namespace postbox::puller {
 
 struct PullOptions {
   std::string dsn;                         // libpq connection string or URI; PG* complete it
-  std::vector<std::string> subscriptions;  // names in postbox.subscription; none: all enabled
+  std::vector<std::string> subscriptions;  // names in postbox.subscription; none: all
   std::string endpoint;                    // empty: postbox.endpoint of the database
   std::string project;                     // empty: postbox.project_id of the database
   // The files of credentials on this machine, by the names that the database has for them: they

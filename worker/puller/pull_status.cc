@@ -107,7 +107,8 @@ StatusNumbers PullStatus::Take(TimePoint now) {
     numbers.retrying_for_ms = Milliseconds(now - *retrying_since_);
     numbers.next_try_in_ms = Milliseconds(next_try_ - now);
   }
-  static constexpr const char* kStreams[] = {"connecting", "connected", "reconnecting", "failed"};
+  static constexpr const char* kStreams[] = {"connecting", "connected", "reconnecting", "failed",
+                                             "paused"};
   numbers.stream = kStreams[static_cast<int>(stream_)];
   numbers.stream_for_ms = Milliseconds(now - stream_since_);
   numbers.running_for_ms = Milliseconds(now - started_);

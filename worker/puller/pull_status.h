@@ -38,8 +38,8 @@ struct StatusNumbers {
   std::optional<int64_t> next_try_in_ms{};
   std::optional<int64_t> last_error_before_ms{};
   std::string last_error{};
-  // The stream: 'connecting', 'connected', 'reconnecting' or 'failed', since when, and the error of
-  // the last two.
+  // The stream: 'connecting', 'connected', 'reconnecting', 'failed' or 'paused', since when, and
+  // the error of 'reconnecting' and 'failed' or the reason of the pause.
   std::string stream{};
   int64_t stream_for_ms = 0;
   std::string stream_error{};
@@ -67,8 +67,9 @@ class PullStatus {
   void NoAnswer(const std::optional<Unanswered>& unanswered);
   // An ack or an extension of a lease was refused. Events go on being applied, and come again.
   void AckFailed(const std::string& error, TimePoint now);
-  // The stream of messages: it is connected, or ended with `error` and is opened again, or not.
-  enum class Stream { kConnecting, kConnected, kReconnecting, kFailed };
+  // The stream of messages: it is connected, or ended with `error` and is opened again, or not; or
+  // there is none for the reason `error`.
+  enum class Stream { kConnecting, kConnected, kReconnecting, kFailed, kPaused };
   void SetStreamState(Stream stream, const std::string& error, TimePoint now);
   Stream stream() const;
 

@@ -91,7 +91,7 @@ BEGIN
             FROM postbox.publication p WHERE p.topic NOT LIKE 'projects/%';
         RETURN QUERY SELECT (postbox.make_finding('settings', 'warning', s.name, format('postbox.project_id is not set, but the subscription %s has a short name', s.subscription),
             'set postbox.project_id in postgresql.conf and reload the configuration, or start postbox pull with --project')).*
-            FROM postbox.subscription s WHERE s.enabled AND s.subscription NOT LIKE 'projects/%';
+            FROM postbox.subscription s WHERE s.subscription NOT LIKE 'projects/%';
     END IF;
     IF publish * 2 > lease THEN
         RETURN NEXT postbox.make_finding('settings', 'warning', 'postbox.publish_timeout', format('postbox.publish_timeout is %s s, but at most half of postbox.lease_timeout '
@@ -356,8 +356,8 @@ CREATE OR REPLACE FUNCTION postbox.doctor_of_connections() RETURNS SETOF postbox
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    subscriptions int := (SELECT count(*) FROM postbox.subscription s WHERE s.enabled);
-    appliers int := (SELECT sum(s.appliers) FROM postbox.subscription s WHERE s.enabled);
+    subscriptions int := (SELECT count(*) FROM postbox.subscription s WHERE (s.paused_until > now()) IS NOT TRUE);
+    appliers int := (SELECT sum(s.appliers) FROM postbox.subscription s WHERE (s.paused_until > now()) IS NOT TRUE);
     room int := current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
         - coalesce(current_setting('reserved_connections', true)::int, 0);
     most int := 1 + appliers;
@@ -371,7 +371,7 @@ BEGIN
             'for each of %s subscriptions', r.rolname, r.rolconnlimit, 1 + n.subscriptions, n.subscriptions),
             format('if this role runs postbox pull, run ALTER ROLE %I CONNECTION LIMIT %s, which is enough for all appliers', r.rolname, 1 + n.appliers))).*
         FROM pg_roles r CROSS JOIN LATERAL (SELECT count(*) AS subscriptions, sum(s.appliers) AS appliers FROM postbox.subscription s
-                WHERE s.enabled AND has_table_privilege(r.oid, s.inbox, 'INSERT')) n
+                WHERE (s.paused_until > now()) IS NOT TRUE AND has_table_privilege(r.oid, s.inbox, 'INSERT')) n
         WHERE r.rolconnlimit BETWEEN 0 AND n.subscriptions AND NOT r.rolsuper AND r.rolname IN (SELECT p.rolname FROM postbox.list_pullers() p WHERE p.may_apply);
     RETURN QUERY SELECT (postbox.make_finding('connections', 'error', d.datname, format('the database may have %s connections, but postbox pull needs %s: one for its configuration, '
             'and one for each of %s subscriptions', d.datconnlimit, 1 + subscriptions, subscriptions), format('run ALTER DATABASE %I CONNECTION LIMIT %s, or more for other clients', d.datname, most))).*
@@ -423,7 +423,7 @@ BEGIN
                   SELECT t.stream, t.stream_error, t.retrying_since, t.last_error FROM postbox.subscription_status t
                   WHERE t.subscription = b.name AND t.last_seen > known - interval '6 minutes'
                   ORDER BY t.stream = 'connected' DESC, t.retrying_since NULLS FIRST LIMIT 1) t ON true
-              WHERE b.enabled AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox))) s
+              WHERE (b.paused_until > now()) IS NOT TRUE AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox))) s
         WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < known - interval '1 minute';
     -- The server would have cancelled a statement that takes too long. On a standby the process is one of the primary.
     RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN t.unanswered_since < known - b.statement_timeout - interval '10 s' AND b.statement_timeout > '0'
@@ -441,6 +441,21 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_subscriptions() IS 'Internal: the checks of postbox.doctor() on inboxes, subscriptions and dead letters.';
+
+-- A pause without an end that is older than this may have been forgotten.
+CREATE OR REPLACE FUNCTION postbox.doctor_of_pauses() RETURNS SETOF postbox.finding
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (postbox.make_finding('pauses', CASE WHEN p.forgotten THEN 'warning' ELSE 'ok' END, format('%s %s', p.kind, p.name),
+            format('it has been paused since %s%s: %s', date_trunc('second', p.paused_at),
+                CASE WHEN isfinite(p.paused_until) THEN format(', until %s', date_trunc('second', p.paused_until)) ELSE '' END, p.paused_reason),
+            CASE WHEN p.forgotten THEN format('run SELECT postbox.resume_%s(%L)', p.kind, p.name) END)).*
+    FROM (SELECT x.*, x.paused_until = 'infinity' AND x.paused_at < now() - interval '1 day' AS forgotten
+          FROM (SELECT 'subscription' AS kind, s.name, s.paused_at, s.paused_until, s.paused_reason FROM postbox.subscription s) x
+          WHERE x.paused_until > now()) p
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_pauses() IS 'Internal: the part of postbox.doctor() that shows what is paused.';
 
 CREATE OR REPLACE FUNCTION postbox.doctor_of_credentials() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql STABLE
@@ -474,12 +489,12 @@ CREATE OR REPLACE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
 AS $$
 DECLARE
     checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",'
-        'inboxes,connections,subscriptions,"dead letters",credentials,visibility}';
+        'inboxes,connections,subscriptions,"dead letters",pauses,credentials,visibility}';
     part text;
     found postbox.finding;
     findings postbox.finding[] := '{}';
 BEGIN
-    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,credentials}'::text[] LOOP
+    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,pauses,credentials}'::text[] LOOP
         BEGIN
             FOR found IN EXECUTE format('SELECT * FROM postbox.doctor_of_%s()', part) LOOP
                 findings := findings || found;
@@ -505,8 +520,8 @@ $$Checks Postbox in this database. Returns one row with status `ok` for each che
 
 The checks are `preloaded` (shared_preload_libraries), `version` (of the SQL objects, the installed files and the loaded library), `workers`, `settings`, `durability`,
   `transactions` (that hold up retention and vacuum), `rights`, `tables` (of outboxes and inboxes), `unlogged`, `retention`, `clock`, `publications`, `paused keys`,
-  `inboxes` (broken projections and handlers, fields that no event has), `connections`, `subscriptions`, `dead letters`, `credentials` and `visibility` (whether the caller
-  can see everything).
+  `inboxes` (broken projections and handlers, fields that no event has), `connections`, `subscriptions`, `dead letters`, `pauses`, `credentials` and `visibility` (whether
+  the caller can see everything). What is paused has a row with the reason; it is a warning if the pause has no end and is older than a day.
 
 It changes nothing, runs no code of users, and waits at most 100 ms for a lock. A check that cannot be run is an `error` that begins with `not checked`. On a standby a row
   `standby` has the time of the data shown. `postbox doctor` runs the same checks and adds those that need a client.

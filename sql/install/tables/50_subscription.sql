@@ -14,16 +14,18 @@ CREATE TABLE postbox.subscription (
     min_backoff interval NOT NULL DEFAULT '1s',
     max_backoff interval NOT NULL DEFAULT '60s',
     dead_letter_topic text,
-    enabled boolean NOT NULL DEFAULT true,
     statement_timeout interval NOT NULL DEFAULT '30s',
     lock_timeout interval NOT NULL DEFAULT '5s',
     credential text,
+    paused_at timestamptz,
+    paused_reason text,
+    paused_until timestamptz,
     CHECK (on_error <> 'dead_letter_topic' OR dead_letter_topic IS NOT NULL)
 );
 CREATE INDEX subscription_inbox ON postbox.subscription (inbox);
 COMMENT ON TABLE postbox.subscription IS
-$$The subscriptions of this database, one row for each: which Pub/Sub subscriptions `postbox pull` applies to which inbox, and how. Only `create_subscription` and
-  `drop_subscription` change it.
+$$The subscriptions of this database, one row for each: which Pub/Sub subscriptions `postbox pull` applies to which inbox, and how. Only the functions
+  of subscriptions change it.
 
 Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.subscription.name IS 'The name of the subscription in this database.';
@@ -39,10 +41,13 @@ COMMENT ON COLUMN postbox.subscription.max_attempts IS 'See the argument of `pos
 COMMENT ON COLUMN postbox.subscription.min_backoff IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.max_backoff IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.dead_letter_topic IS 'See the argument of `postbox.create_subscription`.';
-COMMENT ON COLUMN postbox.subscription.enabled IS 'Whether `postbox pull` takes the subscription.';
 COMMENT ON COLUMN postbox.subscription.statement_timeout IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.credential IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.paused_at IS 'When the subscription was paused. NULL if it was not, or was resumed.';
+COMMENT ON COLUMN postbox.subscription.paused_reason IS 'Why it was paused.';
+COMMENT ON COLUMN postbox.subscription.paused_until IS
+    'Until when the subscription is paused: `infinity` means until it is resumed. It is not paused if this is NULL or has passed.';
 
 -- The reports of pullers, at most one a second each. The table is logged, so that standbys have it, but no report waits for the disk or for a
 -- standby (worker/puller/status_report.cc).
@@ -94,9 +99,9 @@ COMMENT ON COLUMN postbox.subscription_status.last_error IS 'The last error, als
 COMMENT ON COLUMN postbox.subscription_status.last_error_at IS 'When the last error happened. NULL if there was none.';
 COMMENT ON COLUMN postbox.subscription_status.stream IS
     'The state of the stream from Pub/Sub: `connecting` for the first time, `connected`, `reconnecting` after an error that may pass, or `failed`: it is tried again every '
-    '10 s. See Troubleshooting.';
+    '10 s. See Troubleshooting. `paused` if the puller has stopped pulling a paused subscription.';
 COMMENT ON COLUMN postbox.subscription_status.stream_since IS 'Since when the stream has been in this state.';
-COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream ended. NULL while it is connected.';
+COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream ended, or the reason of the pause. NULL while it is connected.';
 COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS
     'Transactions of the subscription that conflicted over locks with each other, and were rolled back and applied again alone, in the minute before `last_seen`. Fewer '
     'run at the same time after conflicts.';

@@ -45,14 +45,17 @@ constexpr char kQuery[] = R"(
               FROM postbox.publication_status s) p),
       'subscriptions', (
         SELECT coalesce(json_agg(to_json(s) ORDER BY s.rank, s.subscription), '[]')
-        FROM (SELECT CASE WHEN NOT b.enabled THEN 3 WHEN t.stream IS NULL THEN 0
+        FROM (SELECT CASE WHEN b.paused_until > now() THEN 3 WHEN t.stream IS NULL THEN 0
                           WHEN t.stream <> 'connected' OR t.retrying_since IS NOT NULL
                                OR t.unanswered_since IS NOT NULL THEN 1
                           ELSE 2 END AS rank,
-                     b.name AS subscription, b.inbox::text, b.enabled, t.puller, t.last_seen,
+                     b.name AS subscription, b.inbox::text,
+                     (b.paused_until > now()) IS TRUE AS paused, b.paused_at,
+                     b.paused_until, t.puller, t.last_seen,
                      t.stream, t.applied, t.duplicates, t.failures, t.dead_letters,
                      t.retrying_since, t.unanswered_since, p.pid AS session,
-                     coalesce(t.stream_error, 'no answer from process ' || t.unanswered_pid
+                     coalesce(CASE WHEN b.paused_until > now() THEN b.paused_reason END,
+                              t.stream_error, 'no answer from process ' || t.unanswered_pid
                               || CASE WHEN pg_is_in_recovery() THEN ' of the primary'
                                  ELSE ' of the server' END, t.last_error) AS last_error
               FROM postbox.subscription b
@@ -102,7 +105,7 @@ void AppendTable(const std::vector<Row>& rows, std::vector<std::string>* lines) 
 
 // A standby does not see the sessions of its primary.
 std::string SubscriptionState(const Json& row, bool standby) {
-  if (row["enabled"] == false) return "disabled";
+  if (row["paused"] == true) return "paused";
   if (row["stream"].is_null()) {
     return row["session"].is_null() && !standby ? "no puller" : "no report";
   }

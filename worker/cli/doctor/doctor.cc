@@ -29,8 +29,7 @@ class Doctor {
     if (!CheckDatabase() || options_.offline) return std::move(report_);
     ReadConfiguration();
     if (publications_.empty() && subscriptions_.empty()) {
-      report_.Ok("endpoint", "",
-                 "not checked: there are no publications and no enabled subscriptions");
+      report_.Ok("endpoint", "", "not checked: there are no publications and no subscriptions");
     } else if (CheckEndpoint()) {
       for (const PublicationRow& row : publications_) CheckPublication(row);
       for (const SubscriptionRow& row : subscriptions_) CheckOneSubscription(row);
@@ -159,7 +158,7 @@ class Doctor {
         "CASE WHEN s.on_error = 'dead_letter_topic' THEN s.dead_letter_topic ELSE '' END, "
         "coalesce(s.credential, '') "
         "FROM postbox.subscription s LEFT JOIN postbox.inbox i ON i.relation = s.inbox "
-        "WHERE s.enabled ORDER BY s.name");
+        "ORDER BY s.name");
     if (!rows.ok()) return rows.error();
     for (int row = 0; row < rows.rows(); ++row) {
       const std::string name = rows.text(row, 0);

@@ -1,0 +1,104 @@
+// pause_X(name, reason, until) and resume_X(name): the state of a pause is three columns of the
+// registry, so a dump has it. A pause is over when paused_until has passed by the clock of the
+// database; infinity is a pause until it is resumed, and NULL means that there was none. What reads
+// the registry asks for paused_until > now(), and stops what is paused.
+//
+// For the owner of the outbox or the inbox, and for operators: they see why something goes wrong,
+// and a pause loses nothing.
+#include "extension/base/arguments.h"
+#include "extension/base/relation.h"
+#include "extension/base/spi.h"
+#include "extension/registry/inbox_registration.h"
+#include "extension/trust/act_as.h"
+#include "extension/trust/operator_role.h"
+#include "extension/trust/registrar.h"
+
+namespace postbox {
+namespace {
+
+// The reason is shown in logs and views, so it is bounded.
+constexpr size_t kLongestReason = 500;
+
+// What can be paused: its registry, and what the owner of it owns.
+struct Pausable {
+  const char* table;
+  const char* parent;
+  void (*require_owner)(Oid parent);
+};
+constexpr Pausable kSubscription = {"subscription", "inbox", RequireInboxOwner};
+
+void RequireRightToPause(const Pausable& pausable, const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  const std::string table(pausable.table);
+  if (Run("SELECT " + std::string(pausable.parent) + "::oid FROM postbox." + table +
+              " WHERE name = $1",
+          key) == 0) {
+    Throw(ERRCODE_UNDEFINED_OBJECT, table + " \"" + name + "\" does not exist", "",
+          "They are listed in postbox." + table + ".");
+  }
+  if (!IsOperator(GetUserId())) pausable.require_owner(OidColumn(0, 1));
+}
+
+void Pause(const Pausable& pausable, FunctionCallInfo fcinfo) {
+  const std::string name = TextArgument(fcinfo, 0, "name");
+  const std::string reason = TextArgument(fcinfo, 1, "reason");
+  if (reason.empty() || reason.size() > kLongestReason) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+          "reason must have 1 to " + std::to_string(kLongestReason) + " bytes", "",
+          "It tells others why it is paused.");
+  }
+  Parameters row;
+  row.AddText(name).AddText(reason);
+  if (HasArgument(fcinfo, 2)) {
+    const Datum until = Argument(fcinfo, 2, "until");
+    if (DatumGetTimestampTz(until) <= GetCurrentTimestamp()) {
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "until must be in the future", "",
+            "Leave it out for a pause that lasts until postbox.resume_" +
+                std::string(pausable.table) + ".");
+    }
+    row.Add(TIMESTAMPTZOID, until);
+  } else {
+    row.AddNull(TIMESTAMPTZOID);
+  }
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireRightToPause(pausable, name);
+  const Registrar registrar(pausable.table);
+  Run("UPDATE postbox." + std::string(pausable.table) +
+          " SET paused_at = CASE WHEN paused_until > clock_timestamp() THEN paused_at ELSE "
+          "clock_timestamp() END, paused_reason = $2, paused_until = coalesce($3, 'infinity') "
+          "WHERE name = $1",
+      row);
+}
+
+void Resume(const Pausable& pausable, FunctionCallInfo fcinfo) {
+  const std::string name = TextArgument(fcinfo, 0, "name");
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireRightToPause(pausable, name);
+  const Registrar registrar(pausable.table);
+  Parameters key;
+  key.AddText(name);
+  Run("UPDATE postbox." + std::string(pausable.table) +
+          " SET paused_at = NULL, paused_reason = NULL, paused_until = NULL WHERE name = $1 AND "
+          "paused_at IS NOT NULL",
+      key);
+}
+
+}  // namespace
+}  // namespace postbox
+
+POSTBOX_FUNCTION(pause_subscription) {
+  return postbox::Guarded([&] {
+    postbox::Pause(postbox::kSubscription, fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(resume_subscription) {
+  return postbox::Guarded([&] {
+    postbox::Resume(postbox::kSubscription, fcinfo);
+    return Datum{0};
+  });
+}
