@@ -19,6 +19,7 @@
 #include "worker/puller/apply_gate.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/config.h"
+#include "worker/puller/consumer_health.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/paced_inbox.h"
 #include "worker/puller/status_reporter.h"
@@ -39,6 +40,7 @@ class ApplierPool {
     WorkQueue* queue;
     ApplyGate* gate;
     AttemptCounter* attempts;
+    ConsumerHealth* health;
     PullStatus* status;
     StatusReporter* reporter;
   };

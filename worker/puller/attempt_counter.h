@@ -15,6 +15,8 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "worker/puller/consumer_health.h"
+
 namespace postbox::puller {
 
 class AttemptCounter {
@@ -24,13 +26,16 @@ class AttemptCounter {
     int count = 0;
     TimePoint first{};
     bool others_applied = false;  // events of the subscription were applied since the first one
+    ConsumerHealth::Mark previous = 0;  // of the attempt before; 0: this is the first one
   };
 
   explicit AttemptCounter(size_t max_messages = 100000) : max_messages_(max_messages) {}
 
   // Counts an attempt that failed through the message's `own` fault, or through one that may be
-  // others', and returns the attempts of this kind.
-  Attempts Increment(std::string_view message_id, bool own, TimePoint now);
+  // others', and returns the attempts of this kind. Those with a mark before `counts_from` are
+  // forgotten (consumer_health.h).
+  Attempts Increment(std::string_view message_id, bool own, TimePoint now,
+                     ConsumerHealth::Mark mark = 0, ConsumerHealth::Mark counts_from = 0);
   void Forget(std::string_view message_id);
   bool Known(std::string_view message_id);
   // Some events were applied.
@@ -41,6 +46,7 @@ class AttemptCounter {
     int count = 0;
     TimePoint first;
     uint64_t applied_before = 0;
+    ConsumerHealth::Mark mark = 0;  // of the last one
   };
   struct Entry {
     std::array<Count, 2> counts;  // own or not

@@ -1,5 +1,6 @@
 #include "worker/puller/batch_applier.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "extension/rules/sqlstate_class.h"
@@ -14,6 +15,9 @@ constexpr char kPoisonSqlstate[] = "22P02";
 constexpr char kConnectionSqlstate[] = "08006";
 // The SQLSTATE of what is cancelled or not begun because the puller stops: query_canceled.
 constexpr char kStoppingSqlstate[] = "57014";
+// An event that has used up its attempts waits for what the others of its type do. It is tried
+// again after so long at least: more attempts tell nothing.
+constexpr std::chrono::milliseconds kLookAgain{500};
 
 // What the status shows of an error. A connection that broke has no SQLSTATE.
 std::string ErrorText(const std::string& sqlstate, const std::string& error) {
@@ -37,7 +41,9 @@ std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch,
       Record(i, *batch[i].given_up, EventFields(policy_.subscription, batch[i]));
     } else if (!batch[i].event.poison.empty()) {
       const InboxResult poison{.sqlstate = kPoisonSqlstate, .error = batch[i].event.poison};
-      GiveUpOrRetry(i, poison, Fault::kEvents, /*poison=*/true);
+      FailAlone(i, poison, Fault::kEvents, /*poison=*/true);
+    } else if (!batch[i].probe && health_->Suspended(batch[i].type())) {
+      dispositions_.Fail(i, {.kind = Disposition::kHeld});
     }
   }
   ApplyRange(0, batch.size());
@@ -82,8 +88,10 @@ void BatchApplier::ApplyChunk(const std::vector<size_t>& positions) {
   events.reserve(positions.size());
   for (size_t i : positions) events.push_back(&dispositions_.delivery(i));
 
+  const ConsumerHealth::Mark begun = health_->Begin();
   InboxResult result = inbox_->Apply(events);
   if (result.ok) {
+    NoteSettled(positions, result.outcomes, begun);
     transient_backoff_.Reset();
     attempts_->NoteApplied();
     lone_failures_ = 0;
@@ -104,7 +112,7 @@ void BatchApplier::ApplyChunk(const std::vector<size_t>& positions) {
       ++lone_failures_;
       lone_sqlstate_ = result.sqlstate;
     }
-    GiveUpOrRetry(positions[0], result, fault, /*poison=*/false);
+    FailAlone(positions[0], result, fault, /*poison=*/false);
   }
 }
 
@@ -129,35 +137,96 @@ void BatchApplier::Split(const std::vector<size_t>& positions, const InboxResult
   }
 }
 
-void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault fault, bool poison) {
+void BatchApplier::FailAlone(size_t i, const InboxResult& result, Fault fault, bool poison) {
   if (broken_) return FailTogether({i}, {.error = "connection lost"});
   if (Stopping()) return FailTogether({i}, result);
+  ConsumerHealth::Verdict verdict;
   if (fault == Fault::kConnection) {
     broken_ = true;
   } else {
     // A good event fails, too, if the inbox is dropped or a projection lacks a right. In that case
     // the event is not at fault.
-    InboxResult probe = inbox_->Apply({});
+    const InboxResult probe = inbox_->Apply({});
+    const InboxResult& cause = probe.ok ? result : probe;
+    if (!poison && fault == Fault::kEvents && FaultOf(cause) == Fault::kEvents) {
+      verdict = Judge(i, cause);
+      if (verdict.suspended) return;
+    }
     if (!probe.ok) return FailTogether({i}, probe);
   }
+  GiveUpOrRetry(i, result, fault, poison, verdict);
+}
 
+ConsumerHealth::Verdict BatchApplier::Judge(size_t i, const InboxResult& result) {
   const Delivery& delivery = dispositions_.delivery(i);
-  const bool own = fault == Fault::kEvents;
-  const auto attempts = attempts_->Increment(delivery.message.message_id, own, now_);
+  const std::string key = delivery.subject();
+  const auto verdict = health_->Failed({.type = delivery.type(),
+                                        .key = key,
+                                        .sqlstate = result.sqlstate,
+                                        .error = Cut(result.error, PullStatus::kMaxErrorBytes)},
+                                       now_);
+  if (!verdict.suspended) return verdict;
+  status_->Failed(ErrorText(result.sqlstate, result.error), verdict.retry_in, now_);
+  if (verdict.begins) {
+    Fields fields = EventFields(policy_.subscription, delivery);
+    fields.update({{"sqlstate", result.sqlstate}, {"error", result.error}});
+    LogRepeated("events of a type are suspended, they all fail with the same error", fields);
+  }
+  for (size_t each = 0; each < dispositions_.size(); ++each) {
+    const bool same = dispositions_.delivery(each).type() == delivery.type();
+    if (same && dispositions_.Open(each)) {
+      dispositions_.Fail(each, {.kind = Disposition::kHeld});
+    }
+  }
+  return verdict;
+}
+
+void BatchApplier::NoteSettled(const std::vector<size_t>& positions,
+                               const std::vector<std::string>& outcomes,
+                               ConsumerHealth::Mark begun) {
+  if (health_->Quiet()) return;
+  std::optional<std::pair<std::string_view, bool>> before;  // many are alike
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const std::string_view type = dispositions_.delivery(positions[i]).type();
+    const bool effect = outcomes[i] == "applied" || outcomes[i] == "ignored";
+    if (before == std::pair(type, effect)) continue;
+    before = std::pair(type, effect);
+    const auto ended = health_->Settled(type, effect, begun, now_);
+    if (!ended) continue;
+    const auto lasted = std::chrono::duration_cast<std::chrono::seconds>(now_ - ended->since);
+    LogInfo("events of a type are not suspended any more", {{"subscription", policy_.subscription},
+                                                            {"event_type", ended->type},
+                                                            {"seconds", lasted.count()}});
+  }
+}
+
+bool BatchApplier::IsToBeGivenUp(Fault fault, const AttemptCounter::Attempts& attempts,
+                                 const ConsumerHealth::Verdict& verdict) const {
+  if (attempts.count < policy_.max_attempts) return false;
+  const auto failing = now_ - attempts.first;
+  if (fault == Fault::kEvents) {
+    return health_->IsEventsFault(verdict, attempts.previous, failing);
+  }
+  return (attempts.others_applied && failing >= policy_.patience) ||
+         (fault == Fault::kSlow && failing >= kLongPatience * policy_.patience);
+}
+
+void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault fault, bool poison,
+                                 const ConsumerHealth::Verdict& verdict) {
+  const Delivery& delivery = dispositions_.delivery(i);
+  const auto attempts = attempts_->Increment(delivery.message.message_id, fault == Fault::kEvents,
+                                             now_, verdict.mark, verdict.counts_from);
   EventFailure failure{result.sqlstate.empty() ? kConnectionSqlstate : result.sqlstate,
                        result.error, attempts.count};
   Fields fields = EventFields(policy_.subscription, delivery);
   fields.update(
       {{"sqlstate", failure.sqlstate}, {"error", failure.error}, {"attempts", failure.attempts}});
 
-  bool give_up = poison || attempts.count >= policy_.max_attempts;
-  if (!own) {
-    const auto failing = now_ - attempts.first;
-    give_up = give_up && ((attempts.others_applied && failing >= policy_.patience) ||
-                          (fault == Fault::kSlow && failing >= kLongPatience * policy_.patience));
-  }
+  const bool give_up = poison || IsToBeGivenUp(fault, attempts, verdict);
   if (policy_.on_error == OnError::kNack || !give_up) {
-    const auto delay = BackoffDelay(policy_.backoff, attempts.count, pubsub::JitterRandom());
+    auto delay = BackoffDelay(policy_.backoff, attempts.count, pubsub::JitterRandom());
+    const bool waits = policy_.on_error != OnError::kNack && attempts.count >= policy_.max_attempts;
+    if (waits) delay = std::max(delay, kLookAgain);
     fields["retry_after_ms"] = delay.count();
     LogRepeated("event failed", fields);
     status_->Failed(ErrorText(failure.sqlstate, failure.error), delay, now_);
@@ -165,8 +234,12 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
   }
   if (!poison && fault == Fault::kEvents) {
     // The cause of the failure may have been repaired just before the probe.
+    const ConsumerHealth::Mark begun = health_->Begin();
     InboxResult last = inbox_->Apply({&delivery});
-    if (last.ok) return Settle(i, std::move(last.outcomes[0]));
+    if (last.ok) {
+      NoteSettled({i}, last.outcomes, begun);
+      return Settle(i, std::move(last.outcomes[0]));
+    }
     if (FaultOf(last) != Fault::kEvents) return FailTogether({i}, last);
     failure.sqlstate = std::move(last.sqlstate);
     failure.error = std::move(last.error);

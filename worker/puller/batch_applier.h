@@ -20,6 +20,9 @@
 //     subscription were applied. Until then an operator may have locked a row or a table, or the
 //     disk may be slow. One that takes too long is given up at last, after a day, even if nothing
 //     else came.
+//   - What becomes of an event that has used up its attempts depends on the other events of its
+//     type (consumer_health.h). If the consumer of the type is broken, it is suspended: its events
+//     are held, and none is given up.
 //   - An error that is not an event's nacks the events of its transaction, with a backoff that
 //     grows until some transaction succeeds. An error of an event is treated so while the inbox
 //     itself is at fault: the inbox is dropped, or a right, a handler or a column is missing. A
@@ -43,6 +46,7 @@
 #include "extension/rules/backoff.h"
 #include "worker/puller/attempt_counter.h"
 #include "worker/puller/batch_dispositions.h"
+#include "worker/puller/consumer_health.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/log.h"
 #include "worker/puller/pull_status.h"
@@ -72,10 +76,12 @@ class BatchApplier {
   // time.
   static constexpr int kMaxLone = 3;
 
-  BatchApplier(ApplyPolicy policy, InboxClient* inbox, AttemptCounter* attempts, PullStatus* status)
+  BatchApplier(ApplyPolicy policy, InboxClient* inbox, AttemptCounter* attempts,
+               ConsumerHealth* health, PullStatus* status)
       : policy_(std::move(policy)),
         inbox_(inbox),
         attempts_(attempts),
+        health_(health),
         status_(status),
         size_(policy_.batch_size, policy_.statement_timeout),
         transient_backoff_(policy_.backoff) {}
@@ -101,7 +107,17 @@ class BatchApplier {
   // Applies at most limit() events.
   void ApplyChunk(const std::vector<size_t>& positions);
   void Split(const std::vector<size_t>& positions, const InboxResult& result, Fault fault);
-  void GiveUpOrRetry(size_t i, const InboxResult& result, Fault fault, bool poison);
+  void FailAlone(size_t i, const InboxResult& result, Fault fault, bool poison);
+  void GiveUpOrRetry(size_t i, const InboxResult& result, Fault fault, bool poison,
+                     const ConsumerHealth::Verdict& verdict);
+  bool IsToBeGivenUp(Fault fault, const AttemptCounter::Attempts& attempts,
+                     const ConsumerHealth::Verdict& verdict) const;
+  // The event failed alone, through an error that looks like its own. If its type is suspended, it
+  // is held, and what is still to be tried of the type, too.
+  ConsumerHealth::Verdict Judge(size_t i, const InboxResult& result);
+  // A transaction of these events, which began with this mark, was committed.
+  void NoteSettled(const std::vector<size_t>& positions, const std::vector<std::string>& outcomes,
+                   ConsumerHealth::Mark begun);
   void Record(size_t i, const EventFailure& failure, Fields fields);
   void Settle(size_t i, std::string outcome);
   void FailTogether(const std::vector<size_t>& positions, const InboxResult& result);
@@ -110,6 +126,7 @@ class BatchApplier {
   const ApplyPolicy policy_;
   InboxClient* const inbox_;
   AttemptCounter* const attempts_;
+  ConsumerHealth* const health_;
   PullStatus* const status_;
   TransactionSize size_;
   pubsub::Backoff transient_backoff_;

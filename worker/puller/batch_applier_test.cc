@@ -111,12 +111,12 @@ class BatchApplierTest : public ::testing::Test {
     if (!applier_) {
       policy_.backoff = {milliseconds(1000), 2.0, milliseconds(60000)};
       policy_.statement_timeout = milliseconds(inbox_.statement_timeout);
-      applier_ = std::make_unique<BatchApplier>(policy_, &inbox_, &attempts_, &status_);
+      applier_ = std::make_unique<BatchApplier>(policy_, &inbox_, &attempts_, &health_, &status_);
     }
     dispositions_ = applier_->Apply(batch, now_);
     std::string kinds;
-    // settled, failed, alone, dead letter, behind
-    for (const auto& disposition : dispositions_) kinds += "SFADB"[disposition.kind];
+    // settled, failed, alone, dead letter, held, behind
+    for (const auto& disposition : dispositions_) kinds += "SFADHB"[disposition.kind];
     return kinds;
   }
   std::string Apply(std::initializer_list<std::string> texts) { return Apply(Batch(texts)); }
@@ -133,6 +133,7 @@ class BatchApplierTest : public ::testing::Test {
   ApplyPolicy policy_{.subscription = "test"};
   FakeInboxClient inbox_;
   AttemptCounter attempts_;
+  ConsumerHealth health_{{}};
   PullStatus status_;
   BatchApplier::TimePoint now_{std::chrono::hours(1)};
   std::unique_ptr<BatchApplier> applier_;
@@ -173,9 +174,10 @@ TEST_F(BatchApplierTest, OnePoisonEventCostsFewTransactions) {
 TEST_F(BatchApplierTest, AfterMaxAttemptsAnEventIsRecordedAndItsKeyGoesOn) {
   policy_.max_attempts = 3;
   inbox_.failures["a"] = "22P02";
-  EXPECT_EQ(Apply({"a:k", "b:k"}), "FB");
-  EXPECT_EQ(Apply({"a:k", "b:k"}), "FB");
+  EXPECT_EQ(Apply({"a:k", "b:k", "c"}), "FBS");
+  EXPECT_EQ(Apply({"a:k", "b:k", "c"}), "FBS");
   EXPECT_GE(dispositions_[0].delay, milliseconds(1000));  // the backoff grows
+  inbox_.applied.clear();
   EXPECT_EQ(Apply({"a:k", "b:k"}), "SS");
   EXPECT_EQ(dispositions_[0].outcome, "rejected");
   EXPECT_THAT(inbox_.recorded, ElementsAre("a"));
@@ -203,10 +205,11 @@ TEST_F(BatchApplierTest, WhatIsGivenUpIsForTheDeadLetterTopicAndItsKeyWaits) {
   policy_.on_error = OnError::kDeadLetterTopic;
   policy_.max_attempts = 1;
   inbox_.failures["a"] = "23514";
+  EXPECT_EQ(Apply({"a:k", "poison", "b:k", "c"}), "FDBS") << "another event may fail like it";
   EXPECT_EQ(Apply({"a:k", "poison", "b:k", "c"}), "DDBS");
   EXPECT_THAT(inbox_.recorded, IsEmpty());
   EXPECT_EQ(dispositions_[0].failure.sqlstate, "23514");
-  EXPECT_EQ(dispositions_[0].failure.attempts, 1);
+  EXPECT_EQ(dispositions_[0].failure.attempts, 2);
   EXPECT_EQ(dispositions_[1].failure.sqlstate, "22P02");
 }
 
@@ -326,7 +329,7 @@ TEST_F(BatchApplierTest, AttemptsThatMayBeTheFaultOfOthersAreNotCountedAsTheEven
   inbox_.failures["a"] = "40P01";
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Apply({"a"}), "F");
   inbox_.failures["a"] = "23505";
-  EXPECT_EQ(Apply({"a"}), "F");
+  EXPECT_EQ(Apply({"a", "b"}), "FS");
   EXPECT_EQ(Apply({"a"}), "S");
   EXPECT_EQ(inbox_.attempts, 2);
 }
@@ -408,9 +411,63 @@ TEST_F(BatchApplierTest, ARightThatIsMissingHoldsUpWhatNeedsItUntilItIsThere) {
   EXPECT_FALSE(attempts_.Known("message-a"));
 }
 
+TEST_F(BatchApplierTest, WhenEachEventFailsItsTypeIsSuspendedAndNoneIsGivenUp) {
+  for (const auto on_error : {OnError::kReject, OnError::kDeadLetterTopic, OnError::kNack}) {
+    policy_.on_error = on_error;
+    policy_.max_attempts = 1;
+    applier_.reset();
+    inbox_.names_event = true;
+    for (const char* id : {"a", "b", "c", "d", "e", "f"}) inbox_.failures[id] = "42703";
+    EXPECT_EQ(Apply({"a:k", "b:l", "c:m", "d:m", "e:n"}), "FFFBF");
+    now_ += ConsumerHealth::kDoubt;
+    // The first failure is enough. What is of another type goes on.
+    auto batch = Batch({"a:k", "b:l", "g", "c:m", "d:m", "e:n"});
+    batch[2].event.event_type = "other";
+    EXPECT_EQ(Apply(batch), "HHSHBH");
+    EXPECT_EQ(Apply({"f:p"}), "H") << "without being tried";
+    EXPECT_EQ(status_.Take(now_).last_error, "42703: it failed");
+
+    batch = Batch({"a:k", "b:k", "f:p"});
+    batch[0].probe = true;
+    EXPECT_EQ(Apply(batch), "HHH");
+    inbox_.failures.clear();
+    EXPECT_EQ(Apply(batch), "SHH") << "one at a time";
+    EXPECT_EQ(Apply({"b:l", "c:m", "d:m", "e:n", "f:p"}), "SSSSS");
+    EXPECT_THAT(inbox_.recorded, IsEmpty());
+  }
+}
+
+TEST_F(BatchApplierTest, AttemptsOfBeforeTheRepairDoNotCount) {
+  policy_.max_attempts = 3;
+  for (const char* id : {"a", "b", "c"}) inbox_.failures[id] = "42703";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Apply({"a:k", "b:l", "c:m"}), "FFF");
+  now_ += ConsumerHealth::kDoubt;
+  EXPECT_EQ(Apply({"a:k", "b:l", "c:m"}), "HHH");
+  inbox_.failures = {{"a", "22000"}};
+  auto batch = Batch({"b:l"});
+  batch[0].probe = true;
+  EXPECT_EQ(Apply(batch), "S");
+  EXPECT_EQ(Apply({"a:k", "c:m"}), "FS");
+  EXPECT_EQ(Apply({"a:k", "d:m"}), "FS");
+  EXPECT_EQ(Apply({"a:k"}), "S");
+  EXPECT_THAT(inbox_.recorded, ElementsAre("a"));
+  EXPECT_EQ(inbox_.attempts, 3);
+}
+
+TEST_F(BatchApplierTest, AProjectionThatIsBrokenForManyKeysIsSuspendedToo) {
+  inbox_.at_fault = "42703";
+  for (const char* id : {"a", "b", "c"}) inbox_.failures[id] = "42703";
+  EXPECT_EQ(Apply({"a:k", "b:l", "c:m"}), "FFF");
+  now_ += ConsumerHealth::kDoubt;
+  EXPECT_EQ(Apply({"a:k", "b:l", "c:m"}), "HHH");
+  EXPECT_FALSE(attempts_.Known("message-a"));
+}
+
 TEST_F(BatchApplierTest, NoEventIsGivenUpForACauseThatHasJustBeenRepaired) {
   policy_.max_attempts = 1;
   inbox_.failures["a"] = "42501";
+  EXPECT_EQ(Apply({"a:k", "c"}), "FS");
+  inbox_.applied.clear();
   inbox_.repaired_by_probe = true;
   EXPECT_EQ(Apply({"a:k", "b:k"}), "SS");
   EXPECT_EQ(dispositions_[0].outcome, "applied");

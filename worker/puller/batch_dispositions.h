@@ -26,6 +26,7 @@ struct Disposition {
     kFailed,      // nacked after `delay`
     kAlone,       // to be applied again, in a separate batch; with a `failure`: to be recorded
     kDeadLetter,  // published to the dead-letter topic with `failure`, then acked
+    kHeld,        // its type is suspended (consumer_health.h): it waits for the end of that
     kBehind,      // shares the fate of the first event of its key that is not settled
   };
   Kind kind = kBehind;
@@ -46,6 +47,7 @@ class BatchDispositions {
   // One disposition for each delivery.
   std::vector<Disposition> Take() { return std::move(dispositions_); }
 
+  size_t size() const { return batch_->size(); }
   const Delivery& delivery(size_t i) const { return (*batch_)[i]; }
   bool Open(size_t i) const { return !decided_[i] && !Behind(i); }
   // An earlier delivery of the same key is not settled.

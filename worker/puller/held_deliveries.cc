@@ -1,6 +1,7 @@
 #include "worker/puller/held_deliveries.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -13,9 +14,12 @@ constexpr size_t kMaxBatchBytes = 16 << 20;
 
 }  // namespace
 
-HeldDeliveries::HeldDeliveries(const SubscriptionConfig& config)
-    : batch_size_(static_cast<size_t>(config.batch_size)),
+HeldDeliveries::HeldDeliveries(const SubscriptionConfig& config, ConsumerHealth* health)
+    : health_(health),
+      batch_size_(static_cast<size_t>(config.batch_size)),
       most_suspects_(std::max(1, config.appliers - 1)),
+      most_held_messages_(static_cast<size_t>(config.max_outstanding_messages / 2)),
+      most_held_bytes_(static_cast<size_t>(config.max_outstanding_bytes / 2)),
       batch_timer_(config.batch_delay),
       letter_backoff_({config.min_backoff, 2.0, config.max_backoff}) {}
 
@@ -26,7 +30,8 @@ bool HeldDeliveries::Push(std::vector<Delivery>* deliveries, TimePoint now) {
     suspect = suspect || delivery.suspect;
     queues_.Push(std::move(delivery), now);
   }
-  return suspect || before == 0 || (before < batch_size_ && queues_.ready() >= batch_size_);
+  const bool given_back = !held_.empty() && LimitHeld(now);
+  return given_back || suspect || before == 0 || (before < batch_size_ && queues_.ready() >= batch_size_);
 }
 
 HeldDeliveries::TimePoint HeldDeliveries::NextBatch() const {
@@ -104,9 +109,60 @@ void HeldDeliveries::ReturnToQueue(const std::string& queue_key, std::vector<Del
     if (first.failure.attempts > 0) unsettled.front().given_up = first.failure;
     queues_.PutBack(queue_key, std::move(unsettled));
     queues_.Done(queue_key, now);
+  } else if (first.kind == Disposition::kHeld) {
+    Hold(queue_key, std::move(unsettled), now);
   } else {
     queues_.Fail(queue_key, std::move(unsettled), now + first.delay);
   }
+}
+
+void HeldDeliveries::Hold(const std::string& queue_key, std::vector<Delivery> unsettled,
+                          TimePoint now) {
+  const std::string type(unsettled.front().type());
+  if (!health_->Suspended(type)) {  // any more
+    queues_.PutBack(queue_key, std::move(unsettled));
+    return queues_.Done(queue_key, now);
+  }
+  const bool tried = unsettled.front().probe;
+  queues_.Hold(queue_key, std::move(unsettled));
+  std::deque<std::string>& queues = held_[type];
+  queues.insert(tried ? queues.end() : queues.begin(), queue_key);
+  LimitHeld(now);
+}
+
+bool HeldDeliveries::LimitHeld(TimePoint now) {
+  bool given_back = false;
+  const auto exceeds = [this] {
+    return queues_.held_messages() > most_held_messages_ ||
+           queues_.held_bytes() > most_held_bytes_;
+  };
+  for (auto& [type, queues] : held_) {
+    while (exceeds() && queues.size() > 1 && queues_.GiveBack(queues.back(), now + kGiveBack)) {
+      queues.pop_back();
+      given_back = true;
+    }
+  }
+  return given_back;
+}
+
+void HeldDeliveries::Resume(TimePoint now) {
+  for (auto it = held_.begin(); it != held_.end();) {
+    auto& [type, queues] = *it;
+    if (!health_->Suspended(type)) {
+      for (const std::string& queue_key : queues) queues_.Release(queue_key, /*probe=*/false, now);
+      queues.clear();
+    } else if (health_->TakeProbe(type, now)) {
+      queues_.Release(queues.front(), /*probe=*/true, now);
+      queues.pop_front();
+    }
+    it = queues.empty() ? held_.erase(it) : std::next(it);
+  }
+}
+
+HeldDeliveries::TimePoint HeldDeliveries::NextLook() const {
+  TimePoint next = NextGiveBack();
+  for (const auto& [type, queues] : held_) next = std::min(next, health_->NextProbe(type));
+  return next;
 }
 
 std::optional<std::chrono::milliseconds> HeldDeliveries::LetterDone(Letter letter, TimePoint now) {

@@ -8,6 +8,13 @@
 //   - An event that goes to the dead-letter topic keeps its key busy until the topic has taken it.
 //     One that the topic refuses for good, because of its size for example, is recorded in
 //     postbox.dead_letter: it comes back alone, given up.
+//   - The events of a suspended type (consumer_health.h) stay here, with what follows in their
+//     queues. They are not given back: each redelivery would count for the dead-letter policy of
+//     the Pub/Sub subscription, and cost as much as a delivery. When it is time for a probe, the
+//     first event of a queue is tried: of one that no probe has tried, or of the one that was tried
+//     longest ago, so that a key that is at fault itself does not keep its type suspended.
+//   - What is held takes at most half of what may be outstanding, so that other types still come.
+//     Queues beyond that are given back after kGiveBack, but for one of each type.
 //
 // Not thread-safe; the time is passed in.
 #ifndef POSTBOX_WORKER_PULLER_HELD_DELIVERIES_H_
@@ -16,6 +23,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +33,7 @@
 #include "worker/puller/batch_dispositions.h"
 #include "worker/puller/batch_timer.h"
 #include "worker/puller/config.h"
+#include "worker/puller/consumer_health.h"
 #include "worker/puller/dead_letter_topic.h"
 #include "worker/puller/key_queues.h"
 
@@ -34,7 +44,10 @@ class HeldDeliveries {
   using TimePoint = KeyQueues::TimePoint;
   using Letter = DeadLetterTopic::Letter;
 
-  explicit HeldDeliveries(const SubscriptionConfig& config);
+  static constexpr std::chrono::seconds kGiveBack{5};
+
+  // `health` outlives it.
+  HeldDeliveries(const SubscriptionConfig& config, ConsumerHealth* health);
 
   // Moves the deliveries out. True if an applier that waits has to look again: otherwise it knows
   // the time already.
@@ -55,6 +68,11 @@ class HeldDeliveries {
   // Returns the delay after which a letter that was not taken is tried again.
   std::optional<std::chrono::milliseconds> LetterDone(Letter letter, TimePoint now);
 
+  // Lets probes go, and what is held of types that are not suspended any more.
+  void Resume(TimePoint now);
+  // When there may be something for Resume or BeginGiveBack.
+  TimePoint NextLook() const;
+
   // When suspended keys are to be given back; never while they are on their way.
   TimePoint NextGiveBack() const;
   // True if it is time: then TakeSuspended is to be called on the thread that hands messages on.
@@ -62,7 +80,10 @@ class HeldDeliveries {
   // The messages of the keys whose time has come, to be nacked in this order.
   std::vector<uint64_t> TakeSuspended(TimePoint now);
   // All that waits, to be nacked.
-  std::vector<uint64_t> Drain() { return queues_.Drain(); }
+  std::vector<uint64_t> Drain() {
+    held_.clear();
+    return queues_.Drain();
+  }
 
  private:
   // Null if there is none, or if too many appliers have one.
@@ -71,14 +92,22 @@ class HeldDeliveries {
   void ReturnToQueue(const std::string& queue_key, std::vector<Delivery> unsettled,
                      const Disposition& first, TimePoint now, std::vector<Letter>* letters);
 
+  void Hold(const std::string& queue_key, std::vector<Delivery> unsettled, TimePoint now);
+  // Returns true if queues are to be given back because of it.
+  bool LimitHeld(TimePoint now);
+
+  ConsumerHealth* const health_;
   const size_t batch_size_;
   const int most_suspects_;
+  const size_t most_held_messages_;
+  const size_t most_held_bytes_;
   KeyQueues queues_;
   BatchTimer batch_timer_;
   int suspects_ = 0;          // that are being applied
   int letters_ = 0;           // on their way to the dead-letter topic
   bool giving_back_ = false;  // since BeginGiveBack
   pubsub::Backoff letter_backoff_;
+  std::map<std::string, std::deque<std::string>> held_;  // by type: queues, the next probe first
 };
 
 }  // namespace postbox::puller

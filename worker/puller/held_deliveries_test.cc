@@ -29,6 +29,8 @@ class HeldDeliveriesTest : public ::testing::Test {
     config.appliers = 3;
     config.min_backoff = seconds(1);
     config.max_backoff = seconds(60);
+    config.max_outstanding_messages = 20;
+    config.max_outstanding_bytes = 1000;
     return config;
   }
   // Messages of these keys; those that begin with "!" have failed before.
@@ -56,7 +58,8 @@ class HeldDeliveriesTest : public ::testing::Test {
     return held_.Return(dispositions, &batch_, now_);
   }
 
-  HeldDeliveries held_{Config()};
+  ConsumerHealth health_{{}};
+  HeldDeliveries held_{Config(), &health_};
   HeldDeliveries::TimePoint now_{std::chrono::hours(1)};
   std::vector<Delivery> batch_;
   uint64_t handle_ = 0;
@@ -164,6 +167,96 @@ TEST_F(HeldDeliveriesTest, ATopicThatDoesNotAnswerIsAskedAtGrowingIntervalsUntil
   EXPECT_GT(send(Letter::kFailed), seconds(5));
   send(Letter::kPublished);
   EXPECT_LE(send(Letter::kFailed), seconds(1));
+}
+
+// The events of these tests have no type, which is a type, too.
+class SuspendedTypeTest : public HeldDeliveriesTest {
+ protected:
+  SuspendedTypeTest() {
+    for (const char* key : {"x", "y", "z"}) Fail(key);
+    now_ += ConsumerHealth::kDoubt;
+    Fail("x");
+  }
+  void Fail(const char* key) {
+    health_.Failed({.type = "", .key = key, .sqlstate = "42703", .error = "e"}, now_);
+  }
+  // These keys come, one message each, and are held.
+  void Hold(std::initializer_list<std::string> keys) {
+    Push(keys);
+    const size_t count = Take().size();
+    held_.Return(std::vector<Disposition>(count, {.kind = Kind::kHeld}), &batch_, now_);
+  }
+  // The time comes at which something is to be done.
+  void Look() {
+    now_ = std::max(now_, held_.NextLook());
+    held_.Resume(now_);
+  }
+  // The messages of the probe, which fails.
+  std::vector<uint64_t> Probe() {
+    Look();
+    const auto handles = Take();
+    EXPECT_TRUE(batch_.empty() || batch_[0].probe);
+    Fail("x");
+    held_.Return(std::vector<Disposition>(handles.size(), {.kind = Kind::kHeld}), &batch_, now_);
+    return handles;
+  }
+};
+
+TEST_F(SuspendedTypeTest, ItsEventsAreHeldWithWhatFollowsAndGoOnInOrder) {
+  Hold({"a", "b"});
+  Push({"a", "b"});
+  EXPECT_THAT(Take(), IsEmpty());
+  EXPECT_EQ(held_.NextGiveBack(), kNoTime);
+  health_.Settled("", true, health_.Begin(), now_);
+  Look();
+  EXPECT_THAT(Take(), ElementsAre(2, 4, 1, 3));
+  EXPECT_FALSE(batch_[0].probe);
+}
+
+TEST_F(SuspendedTypeTest, AProbeIsTheFirstEventOfEachKeyInTurn) {
+  Hold({"a", "b", "c"});
+  Push({"c"});
+  EXPECT_THAT(Probe(), ElementsAre(3, 4)) << "what follows in the queue comes with it";
+  EXPECT_THAT(Take(), IsEmpty());
+  EXPECT_THAT(Probe(), ElementsAre(2));
+  Hold({"d"});
+  EXPECT_THAT(Probe(), ElementsAre(5)) << "one that was not tried comes before those that were";
+  EXPECT_THAT(Probe(), ElementsAre(1));
+  EXPECT_THAT(Probe(), ElementsAre(3, 4));
+}
+
+TEST_F(SuspendedTypeTest, WhatIsHeldWhenTheSuspensionHasJustEndedIsReadyAtOnce) {
+  Push({"a"});
+  EXPECT_THAT(Take(), ElementsAre(1));
+  health_.Settled("", true, health_.Begin(), now_);
+  held_.Return({{.kind = Kind::kHeld}}, &batch_, now_);
+  EXPECT_THAT(Take(), ElementsAre(1));
+}
+
+TEST_F(SuspendedTypeTest, NoMoreThanHalfOfWhatMayBeOutstandingIsHeld) {
+  Hold({"a", "b", "c"});
+  Push({"a", "a", "a", "a", "b", "b", "b"});
+  EXPECT_EQ(held_.NextGiveBack(), kNoTime);
+  Push({"a"});
+  EXPECT_EQ(held_.NextGiveBack(), now_ + HeldDeliveries::kGiveBack);
+  now_ = held_.NextGiveBack();
+  EXPECT_THAT(held_.TakeSuspended(now_), ElementsAre(1, 4, 5, 6, 7, 11));
+  EXPECT_THAT(Probe(), ElementsAre(3)) << "the others are still held";
+}
+
+TEST_F(SuspendedTypeTest, OneKeyOfATypeIsHeldWhateverItTakesAndSoIsWhatTheServiceCounts) {
+  Hold({"a"});
+  for (int i = 0; i < 30; ++i) Push({"a"});
+  EXPECT_EQ(held_.NextGiveBack(), kNoTime);
+  health_.Settled("", true, health_.Begin(), now_);
+  Look();
+  EXPECT_THAT(Take(), SizeIs(31));
+}
+
+TEST_F(SuspendedTypeTest, AllOfItIsGivenBackInTheEnd) {
+  Hold({"a", "b"});
+  EXPECT_THAT(held_.Drain(), SizeIs(2));
+  EXPECT_EQ(held_.NextLook(), kNoTime);
 }
 
 }  // namespace

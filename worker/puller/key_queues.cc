@@ -19,6 +19,10 @@ void KeyQueues::MakeReady(KeyQueue& queue, TimePoint now) {
 void KeyQueues::Push(Delivery delivery, TimePoint now) {
   auto [it, is_new] = queues_.try_emplace(delivery.queue_key());
   KeyQueue& queue = it->second;
+  if (queue.state == KeyQueue::kHeld) {
+    ++held_messages_;
+    held_bytes_ += delivery.bytes();
+  }
   if (spare_.empty()) {
     queue.waiting.push_back(std::move(delivery));
   } else {
@@ -112,6 +116,40 @@ void KeyQueues::Fail(const std::string& queue_key, std::vector<Delivery> unsettl
   suspended_.emplace(retry_at, queue_key);
 }
 
+void KeyQueues::Hold(const std::string& queue_key, std::vector<Delivery> unsettled) {
+  auto it = queues_.find(queue_key);
+  if (it == queues_.end() || it->second.state != KeyQueue::kBusy) return;
+  PutBack(queue_key, std::move(unsettled));
+  KeyQueue& queue = it->second;
+  queue.waiting.front().probe = false;
+  queue.state = KeyQueue::kHeld;
+  held_messages_ += queue.waiting.size();
+  for (const Delivery& delivery : queue.waiting) held_bytes_ += delivery.bytes();
+}
+
+void KeyQueues::Unhold(const KeyQueue& queue) {
+  held_messages_ -= queue.waiting.size();
+  for (const Delivery& delivery : queue.waiting) held_bytes_ -= delivery.bytes();
+}
+
+void KeyQueues::Release(const std::string& queue_key, bool probe, TimePoint now) {
+  auto it = queues_.find(queue_key);
+  if (it == queues_.end() || it->second.state != KeyQueue::kHeld) return;
+  Unhold(it->second);
+  it->second.waiting.front().probe = probe;
+  MakeReady(it->second, now);
+}
+
+bool KeyQueues::GiveBack(const std::string& queue_key, TimePoint retry_at) {
+  auto it = queues_.find(queue_key);
+  if (it == queues_.end() || it->second.state != KeyQueue::kHeld) return false;
+  if (it->second.waiting.front().message.delivery_attempt > 0) return false;
+  Unhold(it->second);
+  it->second.state = KeyQueue::kSuspended;
+  suspended_.emplace(retry_at, queue_key);
+  return true;
+}
+
 std::vector<uint64_t> KeyQueues::TakeSuspended(TimePoint now) {
   std::vector<uint64_t> handles;
   while (!suspended_.empty() && suspended_.begin()->first <= now) {
@@ -139,6 +177,8 @@ std::vector<uint64_t> KeyQueues::Drain() {
   ready_messages_ = 0;
   ready_suspects_.clear();
   suspended_.clear();
+  held_messages_ = 0;
+  held_bytes_ = 0;
   return handles;
 }
 

@@ -10,6 +10,9 @@
 //     delivers them again. The key is forgotten then. So TakeSuspended is called where its gate is
 //     closed in the same step (work_queue.h).
 //
+//   - A queue that begins with an event of a suspended type is held, without a limit of time, until
+//     Release, or until GiveBack makes it like one that has failed.
+//
 // Pure logic without a clock. Not thread-safe.
 #ifndef POSTBOX_WORKER_PULLER_KEY_QUEUES_H_
 #define POSTBOX_WORKER_PULLER_KEY_QUEUES_H_
@@ -41,9 +44,20 @@ struct Delivery {
   pubsub::ReceivedMessage message;
   ReceivedEvent event;
   bool suspect = false;
+  bool probe = false;  // of a suspended type: it is tried nevertheless (consumer_health.h)
   // The event was given up, and is only to be recorded in postbox.dead_letter.
   std::optional<EventFailure> given_up;
 
+  // Empty if the event has none.
+  std::string_view type() const { return event.event_type.value_or(std::string_view()); }
+  // What the event is about: the aggregate, or else what its messages have in common.
+  std::string subject() const {
+    if (!event.aggregate_id) {
+      return std::string(message.ordering_key.empty() ? message.message_id : message.ordering_key);
+    }
+    std::string name(event.aggregate_type.value_or(std::string_view()));
+    return (name += '\0') += *event.aggregate_id;
+  }
   size_t bytes() const { return event.payload.size() + event.attributes.size(); }
   // The name of its queue. Messages of one queue are applied one after the other. The first letter
   // keeps an ordering key from being taken for a handle.
@@ -82,6 +96,17 @@ class KeyQueues {
   // the queue.
   void Fail(const std::string& queue_key, std::vector<Delivery> unsettled, TimePoint retry_at);
 
+  // These were taken together, are the first of the queue, and wait for Release.
+  void Hold(const std::string& queue_key, std::vector<Delivery> unsettled);
+  // The queue, which is held, is ready. `probe`: its first message is one.
+  void Release(const std::string& queue_key, bool probe, TimePoint now);
+  // The queue, which is held, waits for retry_at. False if the service counts the deliveries of its
+  // messages, and would send them to a dead-letter topic after some: then it stays held.
+  bool GiveBack(const std::string& queue_key, TimePoint retry_at);
+  // What the queues have that are held.
+  size_t held_messages() const { return held_messages_; }
+  size_t held_bytes() const { return held_bytes_; }
+
   // The handles of the messages whose retry_at has come, to be nacked. The messages of a key are in
   // order.
   std::vector<uint64_t> TakeSuspended(TimePoint now);
@@ -97,10 +122,12 @@ class KeyQueues {
  private:
   struct KeyQueue {
     std::list<Delivery> waiting;  // a deque allocates twice for the one message of most
-    enum { kReady, kReadySuspect, kBusy, kSuspended } state = kReady;
+    enum { kReady, kReadySuspect, kBusy, kSuspended, kHeld } state = kReady;
   };
 
   void MakeReady(KeyQueue& queue, TimePoint now);
+  // Its messages count as held no longer.
+  void Unhold(const KeyQueue& queue);
   // Moves the first message of the queue out of it.
   Delivery TakeFirst(KeyQueue* queue);
 
@@ -110,6 +137,8 @@ class KeyQueues {
   size_t ready_messages_ = 0;
   std::deque<std::pair<TimePoint, KeyQueue*>> ready_suspects_;  // likewise, kReadySuspect
   std::set<std::pair<TimePoint, std::string>> suspended_;       // by retry_at
+  size_t held_messages_ = 0;
+  size_t held_bytes_ = 0;
   // Nodes of lists that are used again. An applier would free each of them, and the thread that
   // reads the stream allocate it, which the heap makes costly. At most kMostSpare.
   std::list<Delivery> spare_;

@@ -21,8 +21,11 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
       dsn_(std::move(dsn)),
       status_(std::move(status)),
       gate_(config_.appliers),
-      reporter_(config_.name, config_.appliers, status_.get(), &gate_),
-      queue_(config_, shares, &gate_, status_.get(),
+      health_({.first_pause = config_.min_backoff,
+               .doubt = TimeOf("doubt", ConsumerHealth::kDoubt),
+               .evidence = TimeOf("evidence", ConsumerHealth::kEvidence)}),
+      reporter_(config_.name, config_.appliers, status_.get(), &gate_, &health_),
+      queue_(config_, shares, &gate_, &health_, status_.get(),
              [this] { stream_.GiveBack([this] { return queue_.TakeSuspended(); }); }),
       stream_(
           config_, status_.get(),
@@ -37,7 +40,7 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
           config_.dead_letter_topic, config_.subscription,
           [this](DeadLetterTopic::Letter letter) { OnDeadLetterResult(std::move(letter)); }),
       appliers_(
-          config_, {&queue_, &gate_, &attempts_, status_.get(), &reporter_},
+          config_, {&queue_, &gate_, &attempts_, &health_, status_.get(), &reporter_},
           [this](const auto&... applied) { OnApplied(applied...); },
           [this](DeadLetterTopic::Letter letter) { dead_letter_topic_.Send(std::move(letter)); }) {}
 

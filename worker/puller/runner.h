@@ -29,6 +29,7 @@
 #include "worker/puller/attempt_counter.h"
 #include "worker/puller/config.h"
 #include "worker/puller/connection_shares.h"
+#include "worker/puller/consumer_health.h"
 #include "worker/puller/dead_letter_topic.h"
 #include "worker/puller/pull_status.h"
 #include "worker/puller/status_reporter.h"
@@ -88,6 +89,7 @@ class Runner {
   const std::shared_ptr<PullStatus> status_;
   AttemptCounter attempts_;
   ApplyGate gate_;
+  ConsumerHealth health_;
   StatusReporter reporter_;
   WorkQueue queue_;
   SubscriptionStream stream_;

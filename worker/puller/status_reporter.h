@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "worker/puller/apply_gate.h"
+#include "worker/puller/consumer_health.h"
 #include "worker/puller/database.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/pull_status.h"
@@ -21,9 +22,14 @@ class StatusReporter {
  public:
   using TimePoint = PullStatus::TimePoint;
 
-  // `status` and `gate` outlive it. `appliers`: how many the subscription may have.
-  StatusReporter(std::string subscription, int appliers, PullStatus* status, const ApplyGate* gate)
-      : subscription_(std::move(subscription)), appliers_(appliers), status_(status), gate_(gate) {}
+  // `status`, `gate` and `health` outlive it. `appliers`: how many the subscription may have.
+  StatusReporter(std::string subscription, int appliers, PullStatus* status, const ApplyGate* gate,
+                 const ConsumerHealth* health)
+      : subscription_(std::move(subscription)),
+        appliers_(appliers),
+        status_(status),
+        gate_(gate),
+        health_(health) {}
 
   void Report(DatabaseInboxClient* inbox);
   // The numbers of a report that no applier has stored in time: all are busy, or have no
@@ -42,6 +48,7 @@ class StatusReporter {
   const int appliers_;
   PullStatus* const status_;
   const ApplyGate* const gate_;
+  const ConsumerHealth* const health_;
 };
 
 }  // namespace postbox::puller

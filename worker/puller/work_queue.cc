@@ -14,11 +14,11 @@ constexpr std::chrono::milliseconds kLetterTimeout{1000};
 }  // namespace
 
 WorkQueue::WorkQueue(const SubscriptionConfig& config, ConnectionShares* shares, ApplyGate* gate,
-                     PullStatus* status, std::function<void()> give_back)
+                     ConsumerHealth* health, PullStatus* status, std::function<void()> give_back)
     : subscription_(config.name),
       status_(status),
       give_back_(std::move(give_back)),
-      held_(config),
+      held_(config, health),
       schedule_(shares, gate) {}
 
 void WorkQueue::Push(std::vector<Delivery> deliveries) {
@@ -56,11 +56,12 @@ std::optional<WorkQueue::Task> WorkQueue::Next(Applier* applier, size_t limit) {
     applier->inbox->Progressed();
     const auto now = Clock::now();
     if (held_.BeginGiveBack(now)) give_back_();
+    held_.Resume(now);
     if (applier->session.connected && !applier->inbox->connected()) {
       schedule_.Lost(&applier->session);
       changed_.notify_all();
     }
-    const ApplierSchedule::Due due{held_.NextBatch(), status_->NextReport(), held_.NextGiveBack()};
+    const ApplierSchedule::Due due{held_.NextBatch(), status_->NextReport(), held_.NextLook()};
     const auto [step, until] = schedule_.Next(&applier->session, due, now);
     if (step == Step::kApply) {
       applier->paced->Enter();

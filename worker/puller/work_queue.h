@@ -6,8 +6,8 @@
 //                                ReportDone, Applied
 //
 //   - One mutex guards all of it. It is released while an applier waits or does what Next returned.
-//     While it is held, the gate, the status and the subscriber are called, which have mutexes of
-//     their own and call nothing back.
+//     While it is held, the gate, the health, the status and the subscriber are called, which have
+//     mutexes of their own and call nothing back.
 //   - A change wakes all appliers that wait, because one alone might have no connection.
 //   - A key is given back in one step: its queue is emptied and its gate is closed (key_gate.h) on
 //     the thread that hands messages on. It used to be emptied by an applier, and closed when the
@@ -60,7 +60,7 @@ class WorkQueue {
   // `give_back` lets the I/O thread call TakeSuspended and nack what it returns, and returns at
   // once. What is passed outlives the queue.
   WorkQueue(const SubscriptionConfig& config, ConnectionShares* shares, ApplyGate* gate,
-            PullStatus* status, std::function<void()> give_back);
+            ConsumerHealth* health, PullStatus* status, std::function<void()> give_back);
 
   // On the I/O thread: messages come, and are given back.
   void Push(std::vector<Delivery> deliveries);

@@ -19,8 +19,9 @@ class WorkQueueTest : public ::testing::Test {
 
   ConnectionShares shares_;
   ApplyGate gate_{1};
+  ConsumerHealth health_{{}};
   PullStatus status_;
-  WorkQueue queue_{Config(), &shares_, &gate_, &status_, [] {}};
+  WorkQueue queue_{Config(), &shares_, &gate_, &health_, &status_, [] {}};
   DatabaseInboxClient inbox_{"", "test", InvalidOid, InvalidOid, {}};
   PacedInbox paced_{"test", &inbox_, &gate_};
   WorkQueue::Applier applier_{&inbox_, &paced_};
