@@ -519,6 +519,11 @@ void Connection::Cancel() {
   if (!begun) cancel_->running = false;
 }
 
+bool Connection::utf8() const {
+  const char* encoding = PQparameterStatus(connection_, "server_encoding");
+  return encoding != nullptr && std::string_view(encoding) == "UTF8";
+}
+
 bool Connection::CallsLeft() { return CallsOut() > 0; }
 
 }  // namespace postbox::puller

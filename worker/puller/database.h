@@ -136,6 +136,8 @@ class Connection {
   void SetDeadline(Clock::time_point deadline) { last_deadline_ = deadline; }
   // From now on it does not end the waits any more.
   void IgnoreInterrupt() { interrupt_ = -1; }
+  // The database can hold every text that is UTF-8.
+  bool utf8() const;
   // The process id of the session's backend, as the server, or a pooler, has said.
   int backend_pid() const { return PQbackendPID(connection_); }
 

@@ -1,7 +1,6 @@
 #include "worker/puller/held_deliveries.h"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -125,7 +124,11 @@ void HeldDeliveries::Hold(const std::string& queue_key, std::vector<Delivery> un
   }
   const bool tried = unsettled.front().probe;
   queues_.Hold(queue_key, std::move(unsettled));
-  std::deque<std::string>& queues = held_[type];
+  const auto [it, is_new] = held_.try_emplace(type);
+  std::deque<std::string>& queues = it->second;
+  if (is_new) {
+    for (std::string& failed : queues_.HoldFailed(type)) queues.push_back(std::move(failed));
+  }
   queues.insert(tried ? queues.end() : queues.begin(), queue_key);
   LimitHeld(now);
 }
@@ -150,18 +153,22 @@ void HeldDeliveries::Resume(TimePoint now) {
     auto& [type, queues] = *it;
     if (!health_->Suspended(type)) {
       for (const std::string& queue_key : queues) queues_.Release(queue_key, /*probe=*/false, now);
-      queues.clear();
-    } else if (health_->TakeProbe(type, now)) {
+      it = held_.erase(it);
+      continue;
+    }
+    if (!queues.empty() && health_->TakeProbe(type, now)) {
       queues_.Release(queues.front(), /*probe=*/true, now);
       queues.pop_front();
     }
-    it = queues.empty() ? held_.erase(it) : std::next(it);
+    ++it;
   }
 }
 
 HeldDeliveries::TimePoint HeldDeliveries::NextLook() const {
   TimePoint next = NextGiveBack();
-  for (const auto& [type, queues] : held_) next = std::min(next, health_->NextProbe(type));
+  for (const auto& [type, queues] : held_) {
+    if (!queues.empty()) next = std::min(next, health_->NextProbe(type));
+  }
   return next;
 }
 

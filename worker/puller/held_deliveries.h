@@ -12,7 +12,8 @@
 //     queues. They are not given back: each redelivery would count for the dead-letter policy of
 //     the Pub/Sub subscription, and cost as much as a delivery. When it is time for a probe, the
 //     first event of a queue is tried: of one that no probe has tried, or of the one that was tried
-//     longest ago, so that a key that is at fault itself does not keep its type suspended.
+//     longest ago, so that a key that is at fault itself does not keep its type suspended. Events
+//     that had failed before, and wait for their delay, are held from the beginning, too.
 //   - What is held takes at most half of what may be outstanding, so that other types still come.
 //     Queues beyond that are given back after kGiveBack, but for one of each type.
 //
@@ -107,7 +108,7 @@ class HeldDeliveries {
   int letters_ = 0;           // on their way to the dead-letter topic
   bool giving_back_ = false;  // since BeginGiveBack
   pubsub::Backoff letter_backoff_;
-  std::map<std::string, std::deque<std::string>> held_;  // by type: queues, the next probe first
+  std::map<std::string, std::deque<std::string>> held_;  // by suspended type: queues, the next probe first
 };
 
 }  // namespace postbox::puller

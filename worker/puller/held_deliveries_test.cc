@@ -225,6 +225,17 @@ TEST_F(SuspendedTypeTest, AProbeIsTheFirstEventOfEachKeyInTurn) {
   EXPECT_THAT(Probe(), ElementsAre(3, 4));
 }
 
+TEST_F(SuspendedTypeTest, WhatHasFailedBeforeIsHeldAndGoesOnWithTheOthers) {
+  Push({"a", "b"});
+  Take();
+  held_.Return({{.kind = Kind::kFailed, .delay = seconds(60)}, {.kind = Kind::kHeld}}, &batch_,
+               now_);
+  EXPECT_EQ(held_.NextGiveBack(), kNoTime);
+  health_.Settled("", true, health_.Begin(), now_);
+  Look();
+  EXPECT_THAT(Take(), SizeIs(2));
+}
+
 TEST_F(SuspendedTypeTest, WhatIsHeldWhenTheSuspensionHasJustEndedIsReadyAtOnce) {
   Push({"a"});
   EXPECT_THAT(Take(), ElementsAre(1));

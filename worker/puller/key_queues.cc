@@ -120,7 +120,25 @@ void KeyQueues::Hold(const std::string& queue_key, std::vector<Delivery> unsettl
   auto it = queues_.find(queue_key);
   if (it == queues_.end() || it->second.state != KeyQueue::kBusy) return;
   PutBack(queue_key, std::move(unsettled));
-  KeyQueue& queue = it->second;
+  MakeHeld(it->second);
+}
+
+std::vector<std::string> KeyQueues::HoldFailed(std::string_view type) {
+  std::vector<std::string> held;
+  for (auto it = suspended_.begin(); it != suspended_.end();) {
+    KeyQueue& queue = queues_.find(it->second)->second;
+    if (queue.waiting.front().type() == type) {
+      MakeHeld(queue);
+      held.push_back(it->second);
+      it = suspended_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  return held;
+}
+
+void KeyQueues::MakeHeld(KeyQueue& queue) {
   queue.waiting.front().probe = false;
   queue.state = KeyQueue::kHeld;
   held_messages_ += queue.waiting.size();

@@ -24,6 +24,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -98,6 +99,8 @@ class KeyQueues {
 
   // These were taken together, are the first of the queue, and wait for Release.
   void Hold(const std::string& queue_key, std::vector<Delivery> unsettled);
+  // So do the queues that wait for retry_at with an event of the type. Returns them.
+  std::vector<std::string> HoldFailed(std::string_view type);
   // The queue, which is held, is ready. `probe`: its first message is one.
   void Release(const std::string& queue_key, bool probe, TimePoint now);
   // The queue, which is held, waits for retry_at. False if the service counts the deliveries of its
@@ -126,6 +129,7 @@ class KeyQueues {
   };
 
   void MakeReady(KeyQueue& queue, TimePoint now);
+  void MakeHeld(KeyQueue& queue);
   // Its messages count as held no longer.
   void Unhold(const KeyQueue& queue);
   // Moves the first message of the queue out of it.

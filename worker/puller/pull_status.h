@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "worker/puller/report_timer.h"
 
@@ -46,6 +47,11 @@ struct StatusNumbers {
   int64_t conflicts = 0;  // in the last minute (apply_gate.h)
   std::optional<int64_t> unanswered_for_ms{};
   int unanswered_backend = 0;
+  // The event types that are suspended, and of the first of them since when, and its last error
+  // (consumer_health.h).
+  std::vector<std::string> suspended_types{};
+  int64_t suspended_for_ms = 0;
+  std::string suspended_error{};
 };
 
 class PullStatus {

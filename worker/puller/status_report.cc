@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace postbox::puller {
@@ -23,12 +25,13 @@ constexpr char kReport[] =
     "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
     "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
     "last_error, last_error_at, stream, stream_since, stream_error, conflicts_per_minute, "
-    "unanswered_since, unanswered_pid) "
+    "unanswered_since, unanswered_pid, suspended_types, suspended_since, suspended_error) "
     "SELECT $1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
     "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
     "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms', "
     "$15, now() - $16::float * interval '1 ms', $17, $18::int, now() - $19::float * interval "
-    "'1 ms', $20::int FROM " POSTBOX_NOT_WAITING
+    "'1 ms', $20::int, $21::text[], now() - $22::float * interval '1 ms', $23 "
+    "FROM " POSTBOX_NOT_WAITING
     " ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
     "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
     "stale = excluded.stale, out_of_order = excluded.out_of_order, "
@@ -38,7 +41,8 @@ constexpr char kReport[] =
     "stream = excluded.stream, stream_since = excluded.stream_since, "
     "stream_error = excluded.stream_error, conflicts_per_minute = excluded.conflicts_per_minute, "
     "unanswered_since = excluded.unanswered_since, "
-    "unanswered_pid = excluded.unanswered_pid";
+    "unanswered_pid = excluded.unanswered_pid, suspended_types = excluded.suspended_types, "
+    "suspended_since = excluded.suspended_since, suspended_error = excluded.suspended_error";
 // Also what pullers have left behind that were killed, or whose subscription was refused. One that
 // lives reports every 5 minutes (ReportTimer::kSignOfLife).
 constexpr char kRemoveReport[] =
@@ -55,6 +59,19 @@ const std::string& ThisPuller() {
     return std::string(host) + ":" + std::to_string(getpid());
   }();
   return puller;
+}
+
+// Event types come from messages. A character that the database lacks is no reason for having no
+// report.
+std::string Stored(const Connection& connection, std::string type) {
+  if (connection.utf8()) return type;
+  std::replace_if(type.begin(), type.end(), [](char c) { return (c & 0x80) != 0; }, '?');
+  return type;
+}
+
+Parameter TypesParameter(const Connection& connection, std::vector<std::string> types) {
+  for (std::string& type : types) type = Stored(connection, std::move(type));
+  return Parameter::Array(kTextOid, {types.begin(), types.end()});
 }
 
 }  // namespace
@@ -86,6 +103,11 @@ QueryResult StoreReport(Connection* connection, const std::string& subscription,
   number(numbers.unanswered_for_ms);
   number(numbers.unanswered_for_ms ? std::optional<int64_t>(numbers.unanswered_backend)
                                    : std::nullopt);
+  const bool suspended = !numbers.suspended_types.empty();
+  parameters.push_back(suspended ? TypesParameter(*connection, numbers.suspended_types)
+                                 : Parameter::Text(std::nullopt));
+  number(suspended ? std::optional<int64_t>(numbers.suspended_for_ms) : std::nullopt);
+  text(suspended, numbers.suspended_error);
   return connection->Execute(kReport, parameters, &kReportLimits);
 }
 

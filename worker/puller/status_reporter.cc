@@ -8,6 +8,8 @@ namespace {
 
 // How late a report of an applier may be before the main thread takes it over.
 constexpr std::chrono::milliseconds kLateReport{300};
+// How many event types a report names.
+constexpr size_t kMostTypes = 100;
 
 }  // namespace
 
@@ -15,6 +17,16 @@ StatusNumbers StatusReporter::Take() {
   const auto now = std::chrono::steady_clock::now();
   StatusNumbers numbers = status_->Take(now);
   numbers.conflicts = gate_->conflicts(now);
+  const auto suspensions = health_->Suspensions();
+  for (size_t i = 0; i < suspensions.size() && i < kMostTypes; ++i) {
+    numbers.suspended_types.push_back(suspensions[i].type);
+  }
+  if (!suspensions.empty()) {
+    const auto& first = suspensions.front();
+    numbers.suspended_for_ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now - first.since).count();
+    numbers.suspended_error = Cut(first.sqlstate + ": " + first.error, PullStatus::kMaxErrorBytes);
+  }
   return numbers;
 }
 

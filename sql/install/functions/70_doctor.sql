@@ -434,6 +434,12 @@ BEGIN
         FROM postbox.subscription_status t JOIN postbox.subscription b ON b.name = t.subscription
         WHERE t.unanswered_since IS NOT NULL AND t.last_seen > known - interval '6 minutes'
           AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox));
+    RETURN QUERY SELECT (postbox.make_finding('subscriptions', 'error', t.subscription, format('events of type %s have been suspended since %s: %s',
+            array_to_string(t.suspended_types, ', '), date_trunc('second', t.suspended_since), t.suspended_error),
+            'correct the handler or projection, or what it needs; its events then go on within seconds, and none is lost meanwhile')).*
+        FROM postbox.subscription_status t JOIN postbox.subscription b ON b.name = t.subscription
+        WHERE t.suspended_types IS NOT NULL AND t.last_seen > known - interval '6 minutes'
+          AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox));
     RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text,
             format('%s events could not be applied, the last at %s', count(*), date_trunc('second', max(d.failed_at))),
             'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*

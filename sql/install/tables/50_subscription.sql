@@ -73,6 +73,9 @@ CREATE TABLE postbox.subscription_status (
     conflicts_per_minute int NOT NULL DEFAULT 0,
     unanswered_since timestamptz,
     unanswered_pid int,
+    suspended_types text[],
+    suspended_since timestamptz,
+    suspended_error text,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.subscription_status IS
@@ -107,6 +110,12 @@ COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS
     'run at the same time after conflicts.';
 COMMENT ON COLUMN postbox.subscription_status.unanswered_since IS 'Since when the longest-waiting statement of its connections has had no answer. NULL unless that is 20 s or more.';
 COMMENT ON COLUMN postbox.subscription_status.unanswered_pid IS 'The process of the server that has not answered. Behind a connection pooler the number is of no use.';
+COMMENT ON COLUMN postbox.subscription_status.suspended_types IS
+    'The event types that are suspended, at most 100: their handler or projection fails for several keys with the same error. Their events wait until it works. NULL if '
+    'there are none.';
+COMMENT ON COLUMN postbox.subscription_status.suspended_since IS 'Since when the first of `suspended_types` has been suspended. NULL if there are none.';
+COMMENT ON COLUMN postbox.subscription_status.suspended_error IS
+    'The last error of the first of `suspended_types`, at most 500 bytes of it. It may quote values of an event. NULL if there are none.';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.subscription', '');

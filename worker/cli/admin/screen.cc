@@ -47,17 +47,21 @@ constexpr char kQuery[] = R"(
         SELECT coalesce(json_agg(to_json(s) ORDER BY s.rank, s.subscription), '[]')
         FROM (SELECT CASE WHEN b.paused_until > now() THEN 3 WHEN t.stream IS NULL THEN 0
                           WHEN t.stream <> 'connected' OR t.retrying_since IS NOT NULL
-                               OR t.unanswered_since IS NOT NULL THEN 1
+                               OR t.unanswered_since IS NOT NULL
+                               OR t.suspended_types IS NOT NULL THEN 1
                           ELSE 2 END AS rank,
                      b.name AS subscription, b.inbox::text,
                      (b.paused_until > now()) IS TRUE AS paused, b.paused_at,
                      b.paused_until, t.puller, t.last_seen,
                      t.stream, t.applied, t.duplicates, t.failures, t.dead_letters,
-                     t.retrying_since, t.unanswered_since, p.pid AS session,
+                     t.retrying_since, t.unanswered_since, t.suspended_types,
+                     t.suspended_since, p.pid AS session,
                      coalesce(CASE WHEN b.paused_until > now() THEN b.paused_reason END,
                               t.stream_error, 'no answer from process ' || t.unanswered_pid
                               || CASE WHEN pg_is_in_recovery() THEN ' of the primary'
-                                 ELSE ' of the server' END, t.last_error) AS last_error
+                                 ELSE ' of the server' END,
+                              array_to_string(t.suspended_types, ', ') || ': '
+                              || t.suspended_error, t.last_error) AS last_error
               FROM postbox.subscription b
               LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name AND p.may_apply
               LEFT JOIN postbox.subscription_status t ON t.subscription = b.name) s),
@@ -110,6 +114,7 @@ std::string SubscriptionState(const Json& row, bool standby) {
     return row["session"].is_null() && !standby ? "no puller" : "no report";
   }
   if (!row["unanswered_since"].is_null()) return "no answer";
+  if (!row["suspended_types"].is_null()) return "suspended";
   return row["retrying_since"].is_null() ? Text(row, "stream") : "retrying";
 }
 
