@@ -36,8 +36,7 @@ ApplyPolicy ApplierPool::Policy() const {
 
 void ApplierPool::Run(DatabaseInboxClient* inbox) {
   PacedInbox paced(config_.name, inbox, shared_.gate);
-  BatchApplier applier(Policy(), &paced, shared_.attempts, shared_.health,
-                       shared_.status);
+  BatchApplier applier(Policy(), &paced, shared_.attempts, shared_.health, shared_.status);
   WorkQueue::Applier self{inbox, &paced};
 
   while (auto task = shared_.queue->Next(&self, applier.limit())) {

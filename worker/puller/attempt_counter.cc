@@ -17,8 +17,7 @@ AttemptCounter::Attempts AttemptCounter::Increment(std::string_view message_id, 
     count.first = now;
     count.applied_before = applied_;
   }
-  const Attempts attempts{count.count, count.first, applied_ > count.applied_before,
-                          previous};
+  const Attempts attempts{count.count, count.first, applied_ > count.applied_before, previous};
   while (order_.size() > max_messages_) {
     attempts_.erase(order_.front());
     order_.pop_front();

@@ -16,8 +16,10 @@ constexpr char kConnectionSqlstate[] = "08006";
 // The SQLSTATE of what is cancelled or not begun because the puller stops: query_canceled.
 constexpr char kStoppingSqlstate[] = "57014";
 // An event that has used up its attempts waits for what the others of its type do. It is tried
-// again after so long at least: more attempts tell nothing.
-constexpr std::chrono::milliseconds kLookAgain{500};
+// again after so long at least, because more attempts tell nothing, and at most, because its key
+// waits.
+constexpr std::chrono::milliseconds kShortestLook{500};
+constexpr std::chrono::milliseconds kLongestLook{2000};
 
 // What the status shows of an error. A connection that broke has no SQLSTATE.
 std::string ErrorText(const std::string& sqlstate, const std::string& error) {
@@ -226,7 +228,9 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
   if (policy_.on_error == OnError::kNack || !give_up) {
     auto delay = BackoffDelay(policy_.backoff, attempts.count, pubsub::JitterRandom());
     const bool waits = policy_.on_error != OnError::kNack && attempts.count >= policy_.max_attempts;
-    if (waits) delay = std::max(delay, kLookAgain);
+    if (waits && fault == Fault::kEvents) {
+      delay = std::clamp(delay, kShortestLook, kLongestLook);
+    }
     fields["retry_after_ms"] = delay.count();
     LogRepeated("event failed", fields);
     status_->Failed(ErrorText(failure.sqlstate, failure.error), delay, now_);

@@ -56,12 +56,10 @@ ConsumerHealth::Verdict ConsumerHealth::Failed(const Failure& failure, TimePoint
   if (!type->suspension) {
     if (type->failed.empty()) type->failing_since = now;
     type->failed.remove_if([&](const FailedKey& failed) { return failed.key == failure.key; });
-    verdict.others = static_cast<size_t>(
-        std::count_if(type->failed.begin(), type->failed.end(), [&](const FailedKey& failed) {
-          return failed.sqlstate == failure.sqlstate;
-        }));
-    type->failed.push_back(
-        {std::string(failure.key), std::string(failure.sqlstate), verdict.mark});
+    verdict.others = static_cast<size_t>(std::count_if(
+        type->failed.begin(), type->failed.end(),
+        [&](const FailedKey& failed) { return failed.sqlstate == failure.sqlstate; }));
+    type->failed.push_back({std::string(failure.key), std::string(failure.sqlstate), verdict.mark});
     if (type->failed.size() > kMostKeys) type->failed.pop_front();
     if (verdict.others < kOtherKeys || now - type->failing_since < times_.doubt) return verdict;
     verdict.begins = true;
@@ -78,8 +76,8 @@ ConsumerHealth::Verdict ConsumerHealth::Failed(const Failure& failure, TimePoint
   type->suspension->sqlstate = failure.sqlstate;
   type->suspension->error = failure.error;
   verdict.suspended = true;
-  verdict.retry_in = std::max(
-      Milliseconds(0), std::chrono::duration_cast<Milliseconds>(type->next_probe - now));
+  verdict.retry_in =
+      std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(type->next_probe - now));
   return verdict;
 }
 

@@ -30,7 +30,8 @@ bool HeldDeliveries::Push(std::vector<Delivery>* deliveries, TimePoint now) {
     queues_.Push(std::move(delivery), now);
   }
   const bool given_back = !held_.empty() && LimitHeld(now);
-  return given_back || suspect || before == 0 || (before < batch_size_ && queues_.ready() >= batch_size_);
+  return given_back || suspect || before == 0 ||
+         (before < batch_size_ && queues_.ready() >= batch_size_);
 }
 
 HeldDeliveries::TimePoint HeldDeliveries::NextBatch() const {
@@ -136,8 +137,7 @@ void HeldDeliveries::Hold(const std::string& queue_key, std::vector<Delivery> un
 bool HeldDeliveries::LimitHeld(TimePoint now) {
   bool given_back = false;
   const auto exceeds = [this] {
-    return queues_.held_messages() > most_held_messages_ ||
-           queues_.held_bytes() > most_held_bytes_;
+    return queues_.held_messages() > most_held_messages_ || queues_.held_bytes() > most_held_bytes_;
   };
   for (auto& [type, queues] : held_) {
     while (exceeds() && queues.size() > 1 && queues_.GiveBack(queues.back(), now + kGiveBack)) {

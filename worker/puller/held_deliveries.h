@@ -108,7 +108,8 @@ class HeldDeliveries {
   int letters_ = 0;           // on their way to the dead-letter topic
   bool giving_back_ = false;  // since BeginGiveBack
   pubsub::Backoff letter_backoff_;
-  std::map<std::string, std::deque<std::string>> held_;  // by suspended type: queues, the next probe first
+  // By suspended type: its queues, the next probe first.
+  std::map<std::string, std::deque<std::string>> held_;
 };
 
 }  // namespace postbox::puller

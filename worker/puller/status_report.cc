@@ -65,7 +65,8 @@ const std::string& ThisPuller() {
 // report.
 std::string Stored(const Connection& connection, std::string type) {
   if (connection.utf8()) return type;
-  std::replace_if(type.begin(), type.end(), [](char c) { return (c & 0x80) != 0; }, '?');
+  std::replace_if(
+      type.begin(), type.end(), [](char c) { return (c & 0x80) != 0; }, '?');
   return type;
 }
 

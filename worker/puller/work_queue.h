@@ -7,7 +7,7 @@
 //
 //   - One mutex guards all of it. It is released while an applier waits or does what Next returned.
 //     While it is held, the gate, the health, the status and the subscriber are called, which have
-//     mutexes of their own and call nothing back.
+//     separate mutexes and call nothing back.
 //   - A change wakes all appliers that wait, because one alone might have no connection.
 //   - A key is given back in one step: its queue is emptied and its gate is closed (key_gate.h) on
 //     the thread that hands messages on. It used to be emptied by an applier, and closed when the

@@ -22,7 +22,8 @@ batch_size: the most events in one transaction; 1 to 10000.
 batch_delay: the time between the beginnings of transactions that are not full; 0 to 10 s. An event after a pause does not wait.
 on_error: what happens to an event that failed `max_attempts` times. `reject` records it in `postbox.dead_letter`. `dead_letter_topic` publishes it to that topic. `nack`
   never gives it up: it goes back to Pub/Sub each time, and the subscription's own dead-letter policy counts these attempts.
-max_attempts: after how many failed attempts an event is given up; 1 to 1000. With the defaults that is after 8 to 15 s, which is too short to remove a cause by hand.
+max_attempts: after how many failed attempts an event is given up; 1 to 1000. With the defaults that is after 8 to 15 s, which is too short to remove a cause by hand. While
+  no other event of its type is applied, an event is not given up before it has failed for 10 s, and not at all if its type is suspended.
 min_backoff: the delay before the second attempt; 1 ms to 10 min. It doubles with each attempt.
 max_backoff: the longest delay between attempts; `min_backoff` to 10 min.
 dead_letter_topic: the topic of `on_error => 'dead_letter_topic'`; NULL otherwise.

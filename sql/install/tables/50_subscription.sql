@@ -71,11 +71,11 @@ CREATE TABLE postbox.subscription_status (
     stream_since timestamptz,
     stream_error text,
     conflicts_per_minute int NOT NULL DEFAULT 0,
-    unanswered_since timestamptz,
-    unanswered_pid int,
     suspended_types text[],
     suspended_since timestamptz,
     suspended_error text,
+    unanswered_since timestamptz,
+    unanswered_pid int,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.subscription_status IS
