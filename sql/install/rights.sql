@@ -15,6 +15,7 @@ REVOKE EXECUTE ON FUNCTION postbox.resolve_unknown_origin(regclass, boolean) FRO
 REVOKE EXECUTE ON FUNCTION postbox.settle_foreign_events(regclass) FROM PUBLIC;
 GRANT SELECT ON postbox.outbox_status TO PUBLIC;
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
+GRANT SELECT ON postbox.projection_status TO PUBLIC;
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
         interval, interval, text, interval, interval, text),
     postbox.alter_subscription(text, text, int, bigint, int, int, interval, text, int, interval, interval, text, interval,

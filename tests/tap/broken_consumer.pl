@@ -102,7 +102,7 @@ sub in_order
 	return;
 }
 
-my $puller = start_puller($node, 'postgres', $emulator, failpoints => [ split /,/, $ENV{BROKEN_CONSUMER_FAILPOINTS} // '' ]);
+my $puller = start_puller($node, 'postgres', $emulator);
 
 subtest 'a handler whose table lost a column' => sub {
 	my $load = start_load('work', 'other');

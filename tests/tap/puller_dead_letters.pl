@@ -21,27 +21,31 @@ $node->safe_psql(
 	'postgres', qq{
 	CREATE TABLE app.seen (aggregate_id text);
 	CREATE TABLE app.letter (aggregate_id text, bytes int, attributes jsonb);
-	CREATE FUNCTION app.fail(event postbox.event) RETURNS void LANGUAGE plpgsql AS \$\$
-		BEGIN RAISE 'cannot take %', convert_from(event.payload, 'UTF8') USING ERRCODE = '23514'; END \$\$;
-	CREATE FUNCTION app.note(event postbox.event) RETURNS void LANGUAGE sql AS
-		'INSERT INTO app.seen VALUES (event.aggregate_id)';
+	-- One type has good and bad events: a type that always fails would be suspended.
+	CREATE FUNCTION app.note(event postbox.event) RETURNS void LANGUAGE plpgsql AS \$\$
+		BEGIN
+			IF position('good' IN convert_from(event.payload, 'UTF8')) = 0 THEN
+				RAISE 'cannot take %', convert_from(event.payload, 'UTF8') USING ERRCODE = '23514';
+			END IF;
+			INSERT INTO app.seen VALUES (event.aggregate_id);
+		END \$\$;
 	CREATE FUNCTION app.note_letter(event postbox.event) RETURNS void LANGUAGE sql AS
 		'INSERT INTO app.letter VALUES (event.aggregate_id, length(event.payload), event.attributes)';
 	SELECT postbox.create_inbox('app.inbox');
-	SELECT postbox.create_handler('app.inbox', '{bad}', 'app.fail(postbox.event)');
-	SELECT postbox.create_handler('app.inbox', '{good}', 'app.note(postbox.event)');
+	SELECT postbox.create_handler('app.inbox', '{work}', 'app.note(postbox.event)');
 	SELECT postbox.create_subscription('follower', 'app.inbox', 'catalog.video.events.test-follower', on_error => 'dead_letter_topic',
 		dead_letter_topic => '$letters', max_attempts => 2, min_backoff => '10ms', max_backoff => '200ms');
 	SELECT postbox.create_inbox('app.letters');
-	SELECT postbox.create_handler('app.letters', '{bad}', 'app.note_letter(postbox.event)');
+	SELECT postbox.create_handler('app.letters', '{work}', 'app.note_letter(postbox.event)');
 	SELECT postbox.create_subscription('letters', 'app.letters', 'catalog.video.dead-letters.test-reader');
 });
 
 sub emit_keys
 {
-	my ($type, @keys) = @_;
+	my ($kind, @keys) = @_;
+	my $is = { good => 'good', bad => 'it' }->{$kind};
 	my $keys = join(', ', map { "'$_'" } @keys);
-	$node->safe_psql('postgres', qq{SELECT postbox.outbox_emit('video', key, '$type', '{"is": "it"}'::jsonb, version => 1) FROM unnest(ARRAY[$keys]) AS key});
+	$node->safe_psql('postgres', qq{SELECT postbox.outbox_emit('video', key, 'work', '{"is": "$is"}'::jsonb, version => 1) FROM unnest(ARRAY[$keys]) AS key});
 	return;
 }
 
@@ -54,7 +58,7 @@ $node->safe_psql(
 	BEGIN
 		FOR size IN REVERSE 9999990 .. 9990000 BY 10 LOOP
 			BEGIN
-				PERFORM postbox.outbox_emit('video', 'large', 'bad', substr(payload, 1, size), version => 1);
+				PERFORM postbox.outbox_emit('video', 'large', 'work', substr(payload, 1, size), version => 1);
 				RETURN;
 			EXCEPTION WHEN program_limit_exceeded THEN
 			END;

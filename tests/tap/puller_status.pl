@@ -48,6 +48,10 @@ sub video
 status('applied = 0 AND appliers = 4', 'a puller without events shows itself');
 emit($node, 'postgres', 100);
 status('applied = 100 AND duplicates = 0 AND stale = 0 AND out_of_order = 0 AND dead_letters = 0 AND failures = 0', 'it shows what it has applied');
+status(q{received = 100 AND nacked = 0 AND in_hand = 0 AND waiting = '{}' AND oldest_waiting IS NULL AND apply_time_p50 > '0' AND apply_time_p50 <= apply_time_p99},
+	'what it has received and holds, and how long it took');
+my $lag = 'SELECT waiting, versions_waiting, oldest_waiting, suspended_types FROM postbox.projection_status';
+is($node->safe_psql('postgres', $lag), '0|0||', 'nothing waits for the projection');
 
 # Whoever may write the status of one subscription can lock the table.
 my $locker = $node->background_psql('postgres');
@@ -88,6 +92,17 @@ like($node->safe_psql('postgres', 'SELECT last_error FROM postbox.subscription_s
 $node->safe_psql('postgres', 'ALTER TABLE reader.target RENAME COLUMN version TO other');
 video('held', 1, '{"title": "x"}');
 status(q{retrying_since < now() - interval '1s' AND next_try IS NOT NULL}, 'a subscription that can apply nothing says since when');
+video('held', $_, '{"title": "x"}') for 2 .. 4;
+status(q{received > 100 AND nacked > 0 AND in_hand = 4 AND oldest_waiting BETWEEN now() - interval '1 min' AND now() + interval '1 s'
+	AND waiting -> 'video.created' ->> 'events' = '4' AND waiting -> 'video.created' ->> 'versions' = '4'}, 'it shows what waits');
+wait_until($node, 'postgres', 'SELECT waiting = 4 AND versions_waiting = 4 AND oldest_waiting IS NOT NULL FROM postbox.projection_status', 'so does its projection');
+is($node->safe_psql('postgres', "SET ROLE stranger; $lag"), '|||', 'a stranger does not see it');
+# Who may apply may write anything. A puller of another release leaves columns out.
+$node->safe_psql('postgres', q{SET ROLE reader; INSERT INTO postbox.subscription_status (subscription, puller, started_at, appliers, applied, duplicates, stale, out_of_order, dead_letters, failures, waiting)
+	SELECT 'follower', 'evil:' || n, now(), 1, 0, 0, 0, 0, 0, 0, w FROM (VALUES (1, jsonb '5'), (2, '{"video.created": {"events": "x", "versions": [], "oldest_ms": null}}'),
+		(3, '{"video.created": {"events": -1e400, "versions": 1e400, "oldest_ms": 1e400}}'), (4, NULL), (5, 'null')) AS v(n, w)});
+like($node->safe_psql('postgres', $lag), qr/^\d+\|9223372036854775807\|/, 'what a role that may apply has written does not break the view');
+$node->safe_psql('postgres', q{DELETE FROM postbox.subscription_status WHERE puller LIKE 'evil:%'});
 $node->safe_psql('postgres', 'ALTER TABLE reader.target RENAME COLUMN other TO version');
 status('retrying_since IS NULL', 'and when it goes on again');
 

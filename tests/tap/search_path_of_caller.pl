@@ -128,7 +128,7 @@ my @calls = (
 	q{UPDATE app.changed SET id = id OPERATOR(pg_catalog.+) 2},
 	q{DELETE FROM app.changed},
 	q{SELECT postbox.drop_change_triggers('app.changed')},
-	q{SELECT postbox.list_publication_status(), postbox.list_paused_keys(), postbox.list_workers()},
+	q{SELECT postbox.list_publication_status(), postbox.list_paused_keys(), postbox.list_workers(), postbox.list_projection_status(), postbox.report_number('1')},
 	q{SELECT * FROM postbox.workers},
 	q{SELECT postbox.count_backlog('jobs'), postbox.count_backlog('log')},
 	q{SELECT postbox.foreign_backlog('app.log', 'log'), postbox.log_sequence('app.log')},

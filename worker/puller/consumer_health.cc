@@ -48,18 +48,19 @@ std::optional<ConsumerHealth::Suspension> ConsumerHealth::Settled(std::string_vi
 ConsumerHealth::Verdict ConsumerHealth::Failed(const Failure& failure, TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Verdict verdict{.mark = ++clock_};
-  Type* type = Know(failure.type);
+  Type* type = failure.type.size() > kLongestName ? nullptr : Know(failure.type);
   if (type == nullptr) return verdict;
+  const std::string_view key = failure.key.substr(0, kLongestName);
   verdict.applied = type->applied;
   verdict.counts_from = type->resumed;
   type->last_failure = verdict.mark;
   if (!type->suspension) {
     if (type->failed.empty()) type->failing_since = now;
-    type->failed.remove_if([&](const FailedKey& failed) { return failed.key == failure.key; });
+    type->failed.remove_if([&](const FailedKey& failed) { return failed.key == key; });
     verdict.others = static_cast<size_t>(std::count_if(
         type->failed.begin(), type->failed.end(),
         [&](const FailedKey& failed) { return failed.sqlstate == failure.sqlstate; }));
-    type->failed.push_back({std::string(failure.key), std::string(failure.sqlstate), verdict.mark});
+    type->failed.push_back({std::string(key), std::string(failure.sqlstate), verdict.mark});
     if (type->failed.size() > kMostKeys) type->failed.pop_front();
     if (verdict.others < kOtherKeys || now - type->failing_since < times_.doubt) return verdict;
     verdict.begins = true;

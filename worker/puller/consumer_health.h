@@ -52,6 +52,8 @@ class ConsumerHealth {
   static constexpr size_t kOtherKeys = 2;
   static constexpr size_t kMostKeys = 16;
   static constexpr size_t kMostTypes = 1000;
+  // In bytes. Types with longer names are not suspended; of a key the beginning counts.
+  static constexpr size_t kLongestName = 256;
   static constexpr Milliseconds kDoubt{1000};
   static constexpr Milliseconds kEvidence{10000};
   // Everything goes on 10 s after a repair at the latest, even if the next probe is an event that

@@ -208,6 +208,13 @@ TEST_F(ConsumerHealthTest, ItRemembersABoundedNumberOfTypesAndNoSuspendedOneIsFo
   }
   Apply();
   EXPECT_THAT(health_.Suspensions(), IsEmpty());
+  const std::string longest(ConsumerHealth::kLongestName, 'x');
+  for (int i = 0; i < 20; ++i) {
+    for (const char* key : {"a", "b", "c"}) Fail(key, "22000", longest + 'x');
+    for (const char* key : {"a", "b", "c"}) Fail(longest + key, "22000", longest);
+    now_ += milliseconds(100);
+  }
+  EXPECT_THAT(health_.Suspensions(), IsEmpty());
 }
 
 TEST_F(ConsumerHealthTest, TheReportHasTheLastErrorAndTheOldestSuspensionFirst) {

@@ -1,6 +1,7 @@
 #include "worker/puller/held_deliveries.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,7 @@ HeldDeliveries::HeldDeliveries(const SubscriptionConfig& config, ConsumerHealth*
 bool HeldDeliveries::Push(std::vector<Delivery>* deliveries, TimePoint now) {
   const size_t before = queues_.ready();
   bool suspect = false;
+  in_hand_ += deliveries->size();
   for (Delivery& delivery : *deliveries) {
     suspect = suspect || delivery.suspect;
     queues_.Push(std::move(delivery), now);
@@ -62,6 +64,9 @@ std::vector<Delivery> HeldDeliveries::Take(size_t limit, TimePoint now) {
 std::vector<HeldDeliveries::Letter> HeldDeliveries::Return(
     const std::vector<Disposition>& dispositions, std::vector<Delivery>* batch, TimePoint now) {
   if (!batch->empty() && batch->front().suspect) --suspects_;
+  in_hand_ -= static_cast<size_t>(
+      std::count_if(dispositions.begin(), dispositions.end(),
+                    [](const Disposition& each) { return each.kind == Disposition::kSettled; }));
   std::vector<Letter> letters;
   const bool all_settled =
       std::all_of(dispositions.begin(), dispositions.end(),
@@ -126,11 +131,11 @@ void HeldDeliveries::Hold(const std::string& queue_key, std::vector<Delivery> un
   const bool tried = unsettled.front().probe;
   queues_.Hold(queue_key, std::move(unsettled));
   const auto [it, is_new] = held_.try_emplace(type);
-  std::deque<std::string>& queues = it->second;
+  HeldType& held = it->second;
   if (is_new) {
-    for (std::string& failed : queues_.HoldFailed(type)) queues.push_back(std::move(failed));
+    for (std::string& failed : queues_.HoldFailed(type)) held.tried.push_back(std::move(failed));
   }
-  queues.insert(tried ? queues.end() : queues.begin(), queue_key);
+  (tried ? held.tried : held.untried).push_back(queue_key);
   LimitHeld(now);
 }
 
@@ -139,9 +144,9 @@ bool HeldDeliveries::LimitHeld(TimePoint now) {
   const auto exceeds = [this] {
     return queues_.held_messages() > most_held_messages_ || queues_.held_bytes() > most_held_bytes_;
   };
-  for (auto& [type, queues] : held_) {
-    while (exceeds() && queues.size() > 1 && queues_.GiveBack(queues.back(), now + kGiveBack)) {
-      queues.pop_back();
+  for (auto& [type, held] : held_) {
+    while (exceeds() && held.size() > 1 && queues_.GiveBack(held.first().back(), now + kGiveBack)) {
+      held.first().pop_back();
       given_back = true;
     }
   }
@@ -150,24 +155,21 @@ bool HeldDeliveries::LimitHeld(TimePoint now) {
 
 void HeldDeliveries::Resume(TimePoint now) {
   for (auto it = held_.begin(); it != held_.end();) {
-    auto& [type, queues] = *it;
-    if (!health_->Suspended(type)) {
-      for (const std::string& queue_key : queues) queues_.Release(queue_key, /*probe=*/false, now);
-      it = held_.erase(it);
-      continue;
+    auto& [type, held] = *it;
+    const bool suspended = health_->Suspended(type);
+    const bool probe = suspended && held.size() > 0 && health_->TakeProbe(type, now);
+    for (size_t left = suspended ? (probe ? 1 : 0) : held.size(); left > 0; --left) {
+      queues_.Release(held.first().front(), probe, now);
+      held.first().pop_front();
     }
-    if (!queues.empty() && health_->TakeProbe(type, now)) {
-      queues_.Release(queues.front(), /*probe=*/true, now);
-      queues.pop_front();
-    }
-    ++it;
+    it = suspended ? std::next(it) : held_.erase(it);
   }
 }
 
 HeldDeliveries::TimePoint HeldDeliveries::NextLook() const {
   TimePoint next = NextGiveBack();
-  for (const auto& [type, queues] : held_) {
-    if (!queues.empty()) next = std::min(next, health_->NextProbe(type));
+  for (const auto& [type, held] : held_) {
+    if (held.size() > 0) next = std::min(next, health_->NextProbe(type));
   }
   return next;
 }
@@ -177,6 +179,7 @@ std::optional<std::chrono::milliseconds> HeldDeliveries::LetterDone(Letter lette
   const std::string queue_key = letter.delivery.queue_key();
   if (letter.result == Letter::kPublished) {
     letter_backoff_.Reset();
+    --in_hand_;
     queues_.Done(queue_key, now);
     return std::nullopt;
   }
@@ -206,7 +209,16 @@ bool HeldDeliveries::BeginGiveBack(TimePoint now) {
 
 std::vector<uint64_t> HeldDeliveries::TakeSuspended(TimePoint now) {
   giving_back_ = false;
-  return queues_.TakeSuspended(now);
+  std::vector<uint64_t> handles = queues_.TakeSuspended(now);
+  in_hand_ -= handles.size();
+  return handles;
+}
+
+std::vector<uint64_t> HeldDeliveries::Drain() {
+  held_.clear();
+  std::vector<uint64_t> handles = queues_.Drain();
+  in_hand_ -= handles.size();
+  return handles;
 }
 
 }  // namespace postbox::puller

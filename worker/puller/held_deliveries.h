@@ -80,11 +80,11 @@ class HeldDeliveries {
   bool BeginGiveBack(TimePoint now);
   // The messages of the keys whose time has come, to be nacked in this order.
   std::vector<uint64_t> TakeSuspended(TimePoint now);
+  // How many messages are here, or are being applied.
+  size_t in_hand() const { return in_hand_; }
+  auto Waiting() const { return queues_.Waiting(); }
   // All that waits, to be nacked.
-  std::vector<uint64_t> Drain() {
-    held_.clear();
-    return queues_.Drain();
-  }
+  std::vector<uint64_t> Drain();
 
  private:
   // Null if there is none, or if too many appliers have one.
@@ -108,8 +108,15 @@ class HeldDeliveries {
   int letters_ = 0;           // on their way to the dead-letter topic
   bool giving_back_ = false;  // since BeginGiveBack
   pubsub::Backoff letter_backoff_;
-  // By suspended type: its queues, the next probe first.
-  std::map<std::string, std::deque<std::string>> held_;
+  size_t in_hand_ = 0;
+  // The queues of a suspended type; in both the next probe comes first.
+  struct HeldType {
+    std::deque<std::string> untried, tried;
+
+    size_t size() const { return untried.size() + tried.size(); }
+    std::deque<std::string>& first() { return untried.empty() ? tried : untried; }
+  };
+  std::map<std::string, HeldType> held_;
 };
 
 }  // namespace postbox::puller

@@ -2,8 +2,20 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 
 namespace postbox::puller {
+namespace {
+
+// How many versions these are, with both. Messages may have any.
+int64_t VersionsBetween(int64_t first, int64_t last) {
+  if (last < first) return 1;
+  constexpr auto kMost = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  const uint64_t steps = static_cast<uint64_t>(last) - static_cast<uint64_t>(first);
+  return static_cast<int64_t>(std::min(steps, kMost - 1) + 1);
+}
+
+}  // namespace
 
 void KeyQueues::MakeReady(KeyQueue& queue, TimePoint now) {
   if (queue.waiting.front().suspect) {
@@ -182,6 +194,27 @@ std::vector<uint64_t> KeyQueues::TakeSuspended(TimePoint now) {
 std::optional<KeyQueues::TimePoint> KeyQueues::NextRetry() const {
   if (suspended_.empty()) return std::nullopt;
   return suspended_.begin()->first;
+}
+
+std::map<std::string, WaitingEvents, std::less<>> KeyQueues::Waiting() const {
+  std::map<std::string, WaitingEvents, std::less<>> all;
+  for (const auto& [key, queue] : queues_) {
+    const Delivery* first = nullptr;  // of one aggregate
+    for (const Delivery& delivery : queue.waiting) {
+      const ReceivedEvent& event = delivery.event;
+      const std::string_view type = event.poison.empty() ? delivery.type() : "";
+      auto it = all.find(type);
+      if (it == all.end()) it = all.try_emplace(std::string(type)).first;
+      WaitingEvents& waiting = it->second;
+      ++waiting.events;
+      waiting.oldest = std::min(waiting.oldest, delivery.message.publish_time);
+      if (!event.version) continue;
+      if (first == nullptr || first->event.aggregate_id != event.aggregate_id) first = &delivery;
+      waiting.versions =
+          std::max(waiting.versions, VersionsBetween(*first->event.version, *event.version));
+    }
+  }
+  return all;
 }
 
 std::vector<uint64_t> KeyQueues::Drain() {

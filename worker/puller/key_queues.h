@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <deque>
 #include <list>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -67,6 +68,13 @@ struct Delivery {
     std::string key = "k";
     return key += message.ordering_key;
   }
+};
+
+// What waits of an event type.
+struct WaitingEvents {
+  int64_t events = 0;
+  int64_t versions = 0;  // the most that one aggregate lags behind, by those of one queue
+  std::chrono::system_clock::time_point oldest = std::chrono::system_clock::time_point::max();
 };
 
 class KeyQueues {
@@ -121,6 +129,8 @@ class KeyQueues {
   std::vector<uint64_t> Drain();
 
   bool empty() const { return queues_.empty(); }
+  // The messages that are not being applied, by type; those that are no event have the type "".
+  std::map<std::string, WaitingEvents, std::less<>> Waiting() const;
 
  private:
   struct KeyQueue {

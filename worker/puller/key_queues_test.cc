@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "worker/puller/kept_text.h"
 
 namespace postbox::puller {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
@@ -175,6 +178,48 @@ TEST_F(KeyQueuesTest, AMessageHasNothingOfAnEarlierOne) {
   EXPECT_THAT(Take(), ElementsAre(2));
   EXPECT_FALSE(batch_[0].suspect);
   EXPECT_FALSE(batch_[0].given_up);
+}
+
+TEST_F(KeyQueuesTest, WhatWaitsIsCountedByTypeWithTheVersionsOfOneAggregate) {
+  const auto push = [&](const std::string& key, const char* type, const char* aggregate,
+                        int64_t version, int second) {
+    Delivery delivery;
+    delivery.message.ordering_key = Kept(key);
+    delivery.message.publish_time = std::chrono::system_clock::time_point(seconds(second));
+    delivery.event.event_type = type;
+    delivery.event.aggregate_id = aggregate;
+    delivery.event.version = version;
+    queues_.Push(std::move(delivery), now_);
+  };
+  push("a", "t", "a", 5, 30);
+  push("a", "t", "a", 6, 20);
+  push("a", "u", "a", 9, 40);
+  push("bucket", "t", "x", 1, 50);
+  push("bucket", "t", "y", 1000, 50);
+  push("hostile", "u", "h", std::numeric_limits<int64_t>::min(), 60);
+  push("hostile", "u", "h", std::numeric_limits<int64_t>::max(), 60);
+  const auto waiting = queues_.Waiting();
+  ASSERT_EQ(waiting.size(), 2u);
+  EXPECT_EQ(waiting.at("t").events, 4);
+  EXPECT_EQ(waiting.at("t").versions, 2);
+  EXPECT_EQ(waiting.at("t").oldest.time_since_epoch(), seconds(20));
+  EXPECT_EQ(waiting.at("u").events, 3);
+  EXPECT_EQ(waiting.at("u").versions, std::numeric_limits<int64_t>::max());
+}
+
+TEST_F(KeyQueuesTest, AHeldQueueIsGivenBackOnlyIfTheServiceDoesNotCountDeliveries) {
+  for (const int attempt : {0, 1}) {
+    Delivery delivery;
+    delivery.message.ordering_key = "k";
+    delivery.message.delivery_attempt = attempt;
+    queues_.Push(std::move(delivery), now_);
+    Take();
+    queues_.Hold("kk", Unsettled({0}));
+    EXPECT_EQ(queues_.held_messages(), 1u);
+    EXPECT_EQ(queues_.GiveBack("kk", now_), attempt == 0);
+    EXPECT_EQ(queues_.held_messages(), static_cast<size_t>(attempt));
+    queues_.Drain();
+  }
 }
 
 }  // namespace

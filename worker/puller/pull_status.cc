@@ -15,8 +15,21 @@ int64_t Milliseconds(PullStatus::TimePoint::duration time) {
 
 }  // namespace
 
-void PullStatus::Succeeded(const StatusNumbers& numbers) {
+void PullStatus::Received(size_t messages) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  numbers_.received += static_cast<int64_t>(messages);
+  timer_.Changed();
+}
+
+void PullStatus::Nacked(size_t messages) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  numbers_.nacked += static_cast<int64_t>(messages);
+  timer_.Changed();
+}
+
+void PullStatus::Succeeded(const StatusNumbers& numbers, TimePoint::duration took, TimePoint now) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  apply_times_.Add(took, now);
   numbers_.applied += numbers.applied;
   numbers_.duplicates += numbers.duplicates;
   numbers_.stale += numbers.stale;
@@ -102,6 +115,8 @@ StatusNumbers PullStatus::Take(TimePoint now) {
   const std::lock_guard<std::mutex> lock(mutex_);
   timer_.Reported(now);
   StatusNumbers numbers = numbers_;
+  numbers.apply_time_p50 = apply_times_.Percentile(0.5, now);
+  numbers.apply_time_p99 = apply_times_.Percentile(0.99, now);
   if (last_error_at_) numbers.last_error_before_ms = Milliseconds(now - *last_error_at_);
   if (retrying_since_) {
     numbers.retrying_for_ms = Milliseconds(now - *retrying_since_);

@@ -8,13 +8,17 @@
 #define POSTBOX_WORKER_PULLER_PULL_STATUS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "worker/puller/apply_times.h"
+#include "worker/puller/key_queues.h"
 #include "worker/puller/report_timer.h"
 
 namespace postbox::puller {
@@ -34,6 +38,8 @@ struct StatusNumbers {
   int64_t out_of_order = 0;
   int64_t dead_letters = 0;
   int64_t failures = 0;
+  int64_t received = 0;
+  int64_t nacked = 0;
   // In milliseconds before now, or after it.
   std::optional<int64_t> retrying_for_ms{};
   std::optional<int64_t> next_try_in_ms{};
@@ -52,6 +58,11 @@ struct StatusNumbers {
   std::vector<std::string> suspended_types{};
   int64_t suspended_for_ms = 0;
   std::string suspended_error{};
+  // Messages that are not acked yet, those of each event type that wait, and how long batches took.
+  int64_t in_hand = 0;
+  std::map<std::string, WaitingEvents, std::less<>> waiting{};
+  std::optional<ApplyTimes::Microseconds> apply_time_p50{};
+  std::optional<ApplyTimes::Microseconds> apply_time_p99{};
 };
 
 class PullStatus {
@@ -60,8 +71,11 @@ class PullStatus {
   // Of last_error. It stays when the event is gone that it is about, and may quote its values.
   static constexpr size_t kMaxErrorBytes = 500;
 
-  // What became of a batch.
-  void Succeeded(const StatusNumbers& numbers);
+  // Messages have come, or were given back.
+  void Received(size_t messages);
+  void Nacked(size_t messages);
+  // What became of a batch, which took so long.
+  void Succeeded(const StatusNumbers& numbers, TimePoint::duration took, TimePoint now);
   // An attempt failed and is repeated after `delay`.
   void Failed(const std::string& error, std::chrono::milliseconds delay, TimePoint now);
   void GaveUp();
@@ -102,6 +116,7 @@ class PullStatus {
   Stream stream_ = Stream::kConnecting;
   TimePoint stream_since_ = std::chrono::steady_clock::now();
   ReportTimer timer_;
+  ApplyTimes apply_times_;
 };
 
 }  // namespace postbox::puller

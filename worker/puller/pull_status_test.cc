@@ -21,9 +21,9 @@ TEST(PullStatusTest, WhatChangesIsReportedOnceASecondAndLifeEveryFiveMinutes) {
   EXPECT_LE(status.NextReport(), now);
   status.Take(now);
   EXPECT_EQ(status.NextReport(), now + ReportTimer::kSignOfLife);
-  status.Succeeded({.applied = 2});
+  status.Succeeded({.applied = 2}, milliseconds(1), now);
   EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
-  status.Succeeded({.applied = 3, .duplicates = 1});
+  status.Succeeded({.applied = 3, .duplicates = 1}, milliseconds(1), now);
   now += seconds(1);
   const StatusNumbers numbers = status.Take(now);
   EXPECT_EQ(numbers.applied, 5);
@@ -36,12 +36,12 @@ TEST(PullStatusTest, WhatChangesIsReportedOnceASecondAndLifeEveryFiveMinutes) {
 TEST(PullStatusTest, AReportThatIsNotStoredIsDueAgainInASecond) {
   PullStatus status;
   const PullStatus::TimePoint now{std::chrono::hours(1)};
-  status.Succeeded({.applied = 2});
+  status.Succeeded({.applied = 2}, milliseconds(1), now);
   status.Take(now);
   status.NotStored("");
   EXPECT_EQ(status.NextReport(), now + ReportTimer::kInterval);
   // What was counted is in the next one.
-  status.Succeeded({.applied = 6});
+  status.Succeeded({.applied = 6}, milliseconds(1), now);
   EXPECT_EQ(status.Take(now + seconds(1)).applied, 8);
   EXPECT_EQ(status.NextReport(), now + seconds(1) + ReportTimer::kSignOfLife);
 }
@@ -79,7 +79,7 @@ TEST(PullStatusTest, ItIsRetryingFromTheFirstFailureUntilASuccess) {
   EXPECT_EQ(numbers.next_try_in_ms, -600);
   EXPECT_EQ(numbers.last_error_before_ms, 1000);
   EXPECT_EQ(numbers.last_error, "second");
-  status.Succeeded({});
+  status.Succeeded({}, milliseconds(1), now);
   numbers = status.Take(now);
   EXPECT_EQ(numbers.retrying_for_ms, std::nullopt);
   EXPECT_EQ(numbers.last_error, "second");

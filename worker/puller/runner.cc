@@ -24,9 +24,9 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
       health_({.first_pause = config_.min_backoff,
                .doubt = TimeOf("doubt", ConsumerHealth::kDoubt),
                .evidence = TimeOf("evidence", ConsumerHealth::kEvidence)}),
-      reporter_(config_.name, config_.appliers, status_.get(), &gate_, &health_),
+      reporter_(config_.name, config_.appliers, status_.get(), &gate_, &health_, &queue_),
       queue_(config_, shares, &gate_, &health_, status_.get(),
-             [this] { stream_.GiveBack([this] { return queue_.TakeSuspended(); }); }),
+             [this] { stream_.GiveBack([this] { return TakeSuspended(); }); }),
       stream_(
           config_, status_.get(),
           [this](std::vector<pubsub::ReceivedMessage> messages) {
@@ -71,6 +71,13 @@ void Runner::OnMessages(std::vector<pubsub::ReceivedMessage> messages) {
     delivery.suspect = attempts_.Known(delivery.message.message_id);
   }
   queue_.Push(std::move(deliveries));
+  status_->Received(messages.size());
+}
+
+std::vector<uint64_t> Runner::TakeSuspended() {
+  std::vector<uint64_t> handles = queue_.TakeSuspended();
+  if (!handles.empty()) status_->Nacked(handles.size());
+  return handles;
 }
 
 void Runner::OnApplied(const std::vector<Delivery>& batch,
@@ -79,7 +86,8 @@ void Runner::OnApplied(const std::vector<Delivery>& batch,
   std::vector<uint64_t> settled = SettledHandles(batch, dispositions);
   if (!settled.empty()) {
     stream_.Ack(std::move(settled));
-    status_->Succeeded(CountOutcomes(config_.name, stream_.ordered(), batch, dispositions));
+    status_->Succeeded(CountOutcomes(config_.name, stream_.ordered(), batch, dispositions), took,
+                       Clock::now());
   }
   LogApplied(config_.name, batch, dispositions, took);
 }

@@ -80,6 +80,8 @@ class Runner {
 
  private:
   void OnMessages(std::vector<pubsub::ReceivedMessage> messages);
+  // On the I/O thread.
+  std::vector<uint64_t> TakeSuspended();
   void OnApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                  Clock::duration took);
   void OnDeadLetterResult(DeadLetterTopic::Letter letter);

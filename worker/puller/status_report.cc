@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "worker/puller/log.h"
 
 namespace postbox::puller {
 namespace {
@@ -25,12 +29,15 @@ constexpr char kReport[] =
     "INSERT INTO postbox.subscription_status AS s (subscription, puller, started_at, appliers, "
     "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
     "last_error, last_error_at, stream, stream_since, stream_error, conflicts_per_minute, "
-    "unanswered_since, unanswered_pid, suspended_types, suspended_since, suspended_error) "
+    "unanswered_since, unanswered_pid, suspended_types, suspended_since, suspended_error, "
+    "received, nacked, in_hand, waiting, oldest_waiting, apply_time_p50, apply_time_p99) "
     "SELECT $1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
     "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
     "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms', "
     "$15, now() - $16::float * interval '1 ms', $17, $18::int, now() - $19::float * interval "
-    "'1 ms', $20::int, $21::text[], now() - $22::float * interval '1 ms', $23 "
+    "'1 ms', $20::int, $21::text[], now() - $22::float * interval '1 ms', $23, $24::bigint, "
+    "$25::bigint, $26::bigint, $27::jsonb, now() - $28::float * interval '1 ms', "
+    "$29::float * interval '1 us', $30::float * interval '1 us' "
     "FROM " POSTBOX_NOT_WAITING
     " ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
     "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
@@ -42,7 +49,11 @@ constexpr char kReport[] =
     "stream_error = excluded.stream_error, conflicts_per_minute = excluded.conflicts_per_minute, "
     "unanswered_since = excluded.unanswered_since, "
     "unanswered_pid = excluded.unanswered_pid, suspended_types = excluded.suspended_types, "
-    "suspended_since = excluded.suspended_since, suspended_error = excluded.suspended_error";
+    "suspended_since = excluded.suspended_since, suspended_error = excluded.suspended_error, "
+    "received = excluded.received, nacked = excluded.nacked, in_hand = excluded.in_hand, "
+    "waiting = excluded.waiting, oldest_waiting = excluded.oldest_waiting, "
+    "apply_time_p50 = excluded.apply_time_p50, "
+    "apply_time_p99 = excluded.apply_time_p99";
 // Also what pullers have left behind that were killed, or whose subscription was refused. One that
 // lives reports every 5 minutes (ReportTimer::kSignOfLife).
 constexpr char kRemoveReport[] =
@@ -73,6 +84,28 @@ std::string Stored(const Connection& connection, std::string type) {
 Parameter TypesParameter(const Connection& connection, std::vector<std::string> types) {
   for (std::string& type : types) type = Stored(connection, std::move(type));
   return Parameter::Array(kTextOid, {types.begin(), types.end()});
+}
+
+// How long ago the message was published that has waited for longest.
+int64_t Age(const WaitingEvents& waiting) {
+  const auto age = std::chrono::system_clock::now() - waiting.oldest;
+  return std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::milliseconds>(age).count());
+}
+
+// {TYPE: {"events": n, "versions": n, "oldest_ms": n}}, of the types with the most events.
+std::string WaitingJson(const Connection& connection,
+                        const std::map<std::string, WaitingEvents, std::less<>>& waiting) {
+  std::vector<std::pair<std::string, WaitingEvents>> types(waiting.begin(), waiting.end());
+  std::sort(types.begin(), types.end(), [](const auto& one, const auto& other) {
+    return one.second.events > other.second.events;
+  });
+  types.resize(std::min(types.size(), kMostReportedTypes));
+  auto json = nlohmann::json::object();
+  for (const auto& [type, events] : types) {
+    json[Stored(connection, Cut(type, kMostTypeBytes))] = {
+        {"events", events.events}, {"versions", events.versions}, {"oldest_ms", Age(events)}};
+  }
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
@@ -109,6 +142,15 @@ QueryResult StoreReport(Connection* connection, const std::string& subscription,
                                  : Parameter::Text(std::nullopt));
   number(suspended ? std::optional<int64_t>(numbers.suspended_for_ms) : std::nullopt);
   text(suspended, numbers.suspended_error);
+  for (int64_t value : {numbers.received, numbers.nacked, numbers.in_hand}) number(value);
+  parameters.push_back(Parameter::Text(WaitingJson(*connection, numbers.waiting)));
+  std::optional<int64_t> oldest;
+  for (const auto& [type, events] : numbers.waiting)
+    oldest = std::max(oldest, std::optional(Age(events)));
+  number(oldest);
+  for (const auto& time : {numbers.apply_time_p50, numbers.apply_time_p99}) {
+    number(time ? std::optional<int64_t>(time->count()) : std::nullopt);
+  }
   return connection->Execute(kReport, parameters, &kReportLimits);
 }
 

@@ -2,12 +2,17 @@
 #ifndef POSTBOX_WORKER_PULLER_STATUS_REPORT_H_
 #define POSTBOX_WORKER_PULLER_STATUS_REPORT_H_
 
+#include <cstddef>
 #include <string>
 
 #include "worker/puller/database.h"
 #include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
+
+// How many event types a report names, and how much of the name of each.
+inline constexpr size_t kMostReportedTypes = 100;
+inline constexpr size_t kMostTypeBytes = 200;
 
 // `appliers`: how many the subscription may have; 0 if that is not known.
 QueryResult StoreReport(Connection* connection, const std::string& subscription, int appliers,

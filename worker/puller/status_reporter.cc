@@ -1,5 +1,7 @@
 #include "worker/puller/status_reporter.h"
 
+#include <utility>
+
 #include "extension/rules/sqlstate_class.h"
 #include "worker/puller/log.h"
 
@@ -8,8 +10,6 @@ namespace {
 
 // How late a report of an applier may be before the main thread takes it over.
 constexpr std::chrono::milliseconds kLateReport{300};
-// How many event types a report names.
-constexpr size_t kMostTypes = 100;
 
 }  // namespace
 
@@ -17,9 +17,12 @@ StatusNumbers StatusReporter::Take() {
   const auto now = std::chrono::steady_clock::now();
   StatusNumbers numbers = status_->Take(now);
   numbers.conflicts = gate_->conflicts(now);
+  WorkQueue::Holding held = queue_->Held();
+  numbers.in_hand = static_cast<int64_t>(held.in_hand);
+  numbers.waiting = std::move(held.waiting);
   const auto suspensions = health_->Suspensions();
-  for (size_t i = 0; i < suspensions.size() && i < kMostTypes; ++i) {
-    numbers.suspended_types.push_back(suspensions[i].type);
+  for (size_t i = 0; i < suspensions.size() && i < kMostReportedTypes; ++i) {
+    numbers.suspended_types.push_back(Cut(suspensions[i].type, kMostTypeBytes));
   }
   if (!suspensions.empty()) {
     const auto& first = suspensions.front();

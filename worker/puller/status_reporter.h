@@ -15,6 +15,7 @@
 #include "worker/puller/database.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/pull_status.h"
+#include "worker/puller/work_queue.h"
 
 namespace postbox::puller {
 
@@ -22,14 +23,16 @@ class StatusReporter {
  public:
   using TimePoint = PullStatus::TimePoint;
 
-  // `status`, `gate` and `health` outlive it. `appliers`: how many the subscription may have.
+  // What is passed outlives it, and may be constructed later. `appliers`: how many the subscription
+  // may have.
   StatusReporter(std::string subscription, int appliers, PullStatus* status, const ApplyGate* gate,
-                 const ConsumerHealth* health)
+                 const ConsumerHealth* health, WorkQueue* queue)
       : subscription_(std::move(subscription)),
         appliers_(appliers),
         status_(status),
         gate_(gate),
-        health_(health) {}
+        health_(health),
+        queue_(queue) {}
 
   void Report(DatabaseInboxClient* inbox);
   // The numbers of a report that no applier has stored in time: all are busy, or have no
@@ -49,6 +52,7 @@ class StatusReporter {
   PullStatus* const status_;
   const ApplyGate* const gate_;
   const ConsumerHealth* const health_;
+  WorkQueue* const queue_;
 };
 
 }  // namespace postbox::puller

@@ -45,6 +45,11 @@ std::vector<uint64_t> WorkQueue::Drain() {
   return held_.Drain();
 }
 
+WorkQueue::Holding WorkQueue::Held() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {held_.in_hand(), held_.Waiting()};
+}
+
 void WorkQueue::Join() {
   const std::lock_guard<std::mutex> lock(mutex_);
   schedule_.Join();

@@ -27,6 +27,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -66,6 +67,13 @@ class WorkQueue {
   void Push(std::vector<Delivery> deliveries);
   std::vector<uint64_t> TakeSuspended();
   std::vector<uint64_t> Drain();
+
+  // Which messages the subscription has.
+  struct Holding {
+    size_t in_hand = 0;
+    std::map<std::string, WaitingEvents, std::less<>> waiting;
+  };
+  Holding Held();
 
   // An applier begins; before its thread is started.
   void Join();

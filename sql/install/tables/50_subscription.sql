@@ -74,6 +74,13 @@ CREATE TABLE postbox.subscription_status (
     suspended_types text[],
     suspended_since timestamptz,
     suspended_error text,
+    received bigint,
+    nacked bigint,
+    in_hand bigint,
+    waiting jsonb,
+    oldest_waiting timestamptz,
+    apply_time_p50 interval,
+    apply_time_p99 interval,
     unanswered_since timestamptz,
     unanswered_pid int,
     PRIMARY KEY (subscription, puller)
@@ -116,6 +123,17 @@ COMMENT ON COLUMN postbox.subscription_status.suspended_types IS
 COMMENT ON COLUMN postbox.subscription_status.suspended_since IS 'Since when the first of `suspended_types` has been suspended. NULL if there are none.';
 COMMENT ON COLUMN postbox.subscription_status.suspended_error IS
     'The last error of the first of `suspended_types`, at most 500 bytes of it. It may quote values of an event. NULL if there are none.';
+COMMENT ON COLUMN postbox.subscription_status.received IS 'Messages that the puller has received, redeliveries included. NULL if its release does not report it, as for the next columns.';
+COMMENT ON COLUMN postbox.subscription_status.nacked IS 'Messages that the puller gave back to Pub/Sub because of a failure: the one that failed, and those behind it in its key.';
+COMMENT ON COLUMN postbox.subscription_status.in_hand IS 'Messages that the puller has received, and has neither acknowledged nor given back.';
+COMMENT ON COLUMN postbox.subscription_status.waiting IS
+    'The messages in hand that are not being applied, by event type, at most 100 types: `{TYPE: {"events": n, "versions": n, "oldest_ms": n}}`. `versions` is the most versions '
+    'of one aggregate that wait, `oldest_ms` the age of the oldest message since it was published, at `last_seen`.';
+COMMENT ON COLUMN postbox.subscription_status.oldest_waiting IS 'When the oldest of these messages was published. NULL if none waits.';
+COMMENT ON COLUMN postbox.subscription_status.apply_time_p50 IS
+    'The time that half of the batches did not exceed, in the minute before `last_seen`: from the first statement of a batch to its last COMMIT. It may be a fifth too long. '
+    'NULL if there was none.';
+COMMENT ON COLUMN postbox.subscription_status.apply_time_p99 IS 'Likewise, the time that 99 of 100 batches did not exceed.';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.subscription', '');
