@@ -9,10 +9,9 @@
 //     count: one that began earlier may have used the function as it was before. Outcomes that call
 //     no handler and write no row (`duplicate`, `stale`) prove nothing.
 //   - The consumer is broken if events of kOtherKeys other keys failed with the same SQLSTATE, and
-//     no event of the type was applied for `doubt` meanwhile. Two keys may fail by coincidence,
-//     where a tenth of the events is poisonous in one of ten batches. For three keys to fail and
-//     none to succeed in a second there must be nearly no healthy events. Then the type is
-//     suspended.
+//     no event of the type was applied for `doubt` meanwhile. The type is suspended. Two keys
+//     may fail by coincidence. If three fail and none succeeds for a second, there are nearly no
+//     healthy events.
 //   - If no other event of the type is tried, nothing can be known. Then an event is at fault when
 //     it has failed for `evidence`. Until then it is not given up, whatever max_attempts is: the
 //     first events that a broken consumer meets would be lost.
