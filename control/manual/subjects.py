@@ -16,19 +16,19 @@ SUBJECTS = {
         "create_publication", "alter_publication", "resume_publication", "drop_publication", "claim_publication", "redrive", "discard",
         "lane_slice")),
     "inbox.md": Subject("Inboxes", "An inbox is a table in which a consumer remembers events. These functions create it and apply events.", (
-        "create_inbox", "register_inbox", "drop_inbox", "repair_inbox", "purge_inbox", "inbox_apply", "inbox_apply_batch",
+        "create_inbox", "alter_inbox", "register_inbox", "drop_inbox", "repair_inbox", "purge_inbox", "inbox_apply", "inbox_apply_batch",
         "event_version", "wait_for_version", "event", "outcome")),
     "projection.md": Subject("Projections and handlers", "What an event changes in the database of its consumer.", (
         "create_projection", "drop_projection", "create_handler", "drop_handler")),
     "dead-letter.md": Subject("Dead letters", "Events that could not be applied.", (
-        "record_dead_letter", "redrive_dead_letter", "discard_dead_letter", "discard_dead_letters")),
+        "record_dead_letter", "redrive_dead_letter", "redrive_dead_letters", "discard_dead_letter", "discard_dead_letters")),
     "subscription.md": Subject("Subscriptions", "How the messages of a Pub/Sub subscription get into an inbox.", (
         "create_subscription", "alter_subscription", "pause_subscription", "resume_subscription", "drop_subscription")),
     "credential.md": Subject("Credentials", "Named identities under which Postbox calls Pub/Sub.", (
         "create_credential", "alter_credential", "drop_credential", "grant_credential", "revoke_credential")),
     "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (
         "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "workers", "credential_status", "inbox_problem", "projection_status",
-        "subscription_status", "dead_letter")),
+        "subscription_status", "dead_letter", "parked_key", "discarded_event")),
     "tables.md": Subject("Tables", "The configuration and the state of Postbox. Functions change these tables; every role may read them, unless the table says otherwise.", (
         "outbox", "publication", "publication_state", "lane", "inbox", "subscription", "projection", "handler", "credential",
         "credential_grant")),

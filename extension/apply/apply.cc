@@ -1,7 +1,10 @@
 #include "extension/apply/apply.h"
 
+#include "extension/apply/dead_letter.h"
 #include "extension/apply/event_set.h"
 #include "extension/apply/event_version.h"
+#include "extension/apply/parked_keys.h"
+#include "extension/apply/scratch_memory.h"
 #include "extension/base/arguments.h"
 #include "extension/base/message_bytes.h"
 #include "extension/base/relation.h"
@@ -13,30 +16,6 @@
 
 namespace postbox {
 namespace {
-
-// Allocations go into a separate context, which is emptied at the end.
-class ScratchMemory {
- public:
-  explicit ScratchMemory(MemoryContext context) : context_(context) {
-    outer_ = MemoryContextSwitchTo(context_);
-  }
-  ~ScratchMemory() {
-    MemoryContextSwitchTo(outer_);
-    MemoryContextReset(context_);
-  }
-  ScratchMemory(const ScratchMemory&) = delete;
-  ScratchMemory& operator=(const ScratchMemory&) = delete;
-
- private:
-  MemoryContext context_;
-  MemoryContext outer_;
-};
-
-MemoryContext MakeScratch() {
-  return Pg([] {
-    return AllocSetContextCreate(CurrentMemoryContext, "postbox event", ALLOCSET_DEFAULT_SIZES);
-  });
-}
 
 Outcome Expected(const Inbox& inbox, const InboxEvent& event) {
   // An event without a type fails later; until then it has a row like one that is applied.
@@ -97,8 +76,26 @@ std::vector<const InboxEvent*> WithDifferentKeys(const std::vector<InboxEvent>& 
   return {different.begin(), different.end()};
 }
 
+// Takes what belongs to a parked key out of the events that are new, and parks it.
+void ParkFollowers(ApplySession& session, const std::vector<InboxEvent>& events,
+                   std::vector<bool>* fresh, std::vector<Outcome>* outcomes) {
+  const std::shared_ptr<Inbox> inbox = session.shared_inbox();
+  if (!inbox->parks_keys()) return;
+  std::vector<const InboxEvent*> followers;
+  const std::vector<bool> parked = FindParked(*inbox, events, *fresh);
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (!parked[i]) continue;
+    RecordLetter(*inbox, events[i], nullptr, LetterPlace::kInParkedKey);
+    (*fresh)[i] = false;
+    (*outcomes)[i] = Outcome::kParked;
+    followers.push_back(&events[i]);
+  }
+  inbox->rows().SetOutcome(followers, Outcome::kParked);
+}
+
 std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEvent>& events,
                                     MemoryContext scratch) {
+  std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
   std::vector<bool> inserted;
   {
     ScratchMemory memory(scratch);
@@ -108,8 +105,8 @@ std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEven
     inserted = inbox.rows().InsertAll(events, expected);
     InboxRows& rows = session.inbox().rows();
     if (rows.has_triggers()) rows.Require(WithDifferentKeys(events));
+    ParkFollowers(session, events, &inserted, &outcomes);
   }
-  std::vector<Outcome> outcomes(events.size(), Outcome::kDuplicate);
   EventSet set(&session);
   for (size_t i = 0; i < events.size(); ++i) {
     if (!inserted[i]) continue;
@@ -130,28 +127,28 @@ std::vector<Outcome> ApplyInOnePass(ApplySession& session, std::vector<InboxEven
   return outcomes;
 }
 
-Outcome ApplyOrReject(ApplySession& session, InboxEvent* event) {
+Outcome ApplyOrGiveUp(ApplySession& session, InboxEvent* event, OnError on_error) {
   Outcome outcome = Outcome::kApplied;
   for (bool again = session.nested();; again = true) {
     try {
-      InSubtransaction([&] { outcome = ApplyOne(session, event); });
+      InSubtransaction([&] { outcome = ApplyOne(session, event, ApplyAs::kNew); });
       return outcome;
     } catch (const PostgresError& error) {
       Inbox& inbox = session.inbox();
       if (!IsOfTheEvent(inbox, event, error)) throw;
       // The missing right may have been granted between the error and the check.
       if (error.sqlstate == ERRCODE_INSUFFICIENT_PRIVILEGE && !again) continue;
-      return RejectEvent(inbox, *event, error.SqlState(), ErrorText(error), 1);
+      return GiveUp(inbox, *event, FailureOf(error), on_error);
     }
   }
 }
 
 std::vector<Outcome> ApplyOneByOne(ApplySession& session, std::vector<InboxEvent>& events,
-                                   MemoryContext scratch) {
+                                   OnError on_error, MemoryContext scratch) {
   std::vector<Outcome> outcomes;
   for (InboxEvent& event : events) {
     ScratchMemory memory(scratch);
-    outcomes.push_back(ApplyOrReject(session, &event));
+    outcomes.push_back(ApplyOrGiveUp(session, &event, on_error));
   }
   return outcomes;
 }
@@ -183,13 +180,18 @@ ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) 
   const Oid caller = GetUserId();
   if (RelationName(relation).empty()) ThrowNoInbox(relation);
   const Oid owner = RelationOwner(relation);
+  const bool by_owner = callers == Callers::kOwnersAndOperators;
   const bool allowed =
-      Pg([&] { return pg_class_aclcheck(relation, caller, ACL_INSERT) == ACLCHECK_OK; }) ||
-      (callers == Callers::kAppliersAndOperators && IsOperator(caller));
+      Pg([&] {
+        return by_owner ? OwnsRelation(relation, caller)
+                        : pg_class_aclcheck(relation, caller, ACL_INSERT) == ACLCHECK_OK;
+      }) ||
+      (callers != Callers::kAppliers && IsOperator(caller));
   if (!allowed) {
     Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
           "permission denied for inbox \"" + RelationName(relation) + "\"",
-          "INSERT on the inbox is the permission to apply events.");
+          by_owner ? "It takes the rights of its owner, or membership in postbox_operator."
+                   : "INSERT on the inbox is the permission to apply events.");
   }
   owner_.emplace(owner, TrustIn(owner));
   inbox_ = Inbox::Find(relation, RowExclusiveLock);
@@ -213,13 +215,40 @@ bool IsOfTheEvent(const Inbox& inbox, const InboxEvent* event, const PostgresErr
   return true;
 }
 
-std::string ErrorText(const PostgresError& error) {
-  return error.detail.empty() ? error.message : error.message + "\nDETAIL: " + error.detail;
+OnError OnErrorArgument(FunctionCallInfo fcinfo, int number) {
+  const std::string on_error = TextArgument(fcinfo, number, "on_error");
+  if (on_error == "raise") return OnError::kRaise;
+  if (on_error == "reject") return OnError::kReject;
+  if (on_error == "park_key") return OnError::kParkKey;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "invalid on_error \"" + on_error + "\"", "",
+        "It is raise, reject or park_key.");
 }
 
-Outcome ApplyOne(ApplySession& session, InboxEvent* event) {
+void RequireParking(const Inbox& inbox) {
+  if (!inbox.parks_keys()) {
+    Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+          "keys of inbox " + inbox.name() + " may not be parked",
+          "Sessions that apply events do not look for parked keys of this inbox.",
+          "Its owner can run SELECT postbox.alter_inbox(..., park_keys => true), or create a "
+          "subscription with on_error => 'park_key'.");
+  }
+  if (IsolationUsesXactSnapshot()) {
+    Throw(ERRCODE_ACTIVE_SQL_TRANSACTION,
+          "inbox " + inbox.name() + " needs isolation level READ COMMITTED",
+          "Its keys may be parked, and an older snapshot does not show which.",
+          "Begin the transaction with BEGIN ISOLATION LEVEL READ COMMITTED.");
+  }
+}
+
+Outcome ApplyOne(ApplySession& session, InboxEvent* event, ApplyAs as) {
   const Outcome expected = Expected(session.inbox(), *event);
   if (!session.inbox().rows().Insert(*event, expected)) return Outcome::kDuplicate;
+  if (as == ApplyAs::kNew && session.inbox().parks_keys()) {
+    std::vector<bool> fresh{true};
+    std::vector<Outcome> outcome{Outcome::kDuplicate};
+    ParkFollowers(session, {*event}, &fresh, &outcome);
+    if (!fresh[0]) return Outcome::kParked;
+  }
   const Outcome outcome = ApplyEffectsOf(session, event);
   Inbox& inbox = session.inbox();
   if (outcome != expected) inbox.rows().SetOutcome({event}, outcome);
@@ -242,12 +271,15 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
     session.inbox().routes().CheckUsable();
     return {};
   }
+  if (on_error == OnError::kParkKey || session.inbox().parks_keys()) {
+    RequireParking(session.inbox());
+  }
   if (events.size() == 1) {
-    if (on_error == OnError::kReject) return ApplyOneByOne(session, events, scratch);
-    return {ApplyOne(session, &events[0])};
+    if (on_error != OnError::kRaise) return ApplyOneByOne(session, events, on_error, scratch);
+    return {ApplyOne(session, &events[0], ApplyAs::kNew)};
   }
   if (on_error == OnError::kRaise) return ApplyInOnePass(session, events, scratch);
-  if (session.nested()) return ApplyOneByOne(session, events, scratch);
+  if (session.nested()) return ApplyOneByOne(session, events, on_error, scratch);
 
   std::vector<Outcome> outcomes;
   try {
@@ -256,7 +288,7 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
   } catch (const PostgresError& error) {
     if (!IsOfTheEvent(session.inbox(), nullptr, error)) throw;
   }
-  return ApplyOneByOne(session, events, scratch);
+  return ApplyOneByOne(session, events, on_error, scratch);
 }
 
 namespace {
@@ -264,15 +296,6 @@ namespace {
 Datum ResultOfOne(ApplySession& session, InboxEvent event, OnError on_error) {
   std::vector<InboxEvent> events{event};
   return session.outcome(ApplyEvents(session, events, on_error)[0]);
-}
-
-// The last argument of the functions, on_error.
-OnError OnErrorArgument(FunctionCallInfo fcinfo, int number) {
-  const std::string on_error = TextArgument(fcinfo, number, "on_error");
-  if (on_error == "raise") return OnError::kRaise;
-  if (on_error == "reject") return OnError::kReject;
-  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "invalid on_error \"" + on_error + "\"", "",
-        "It is raise or reject.");
 }
 
 NullableDatum GivenPayload(FunctionCallInfo fcinfo) {

@@ -9,6 +9,8 @@
 //   ignored    nothing takes events of this type
 //   rejected   an error of the event itself: its effects are rolled back, and it is recorded in
 //              postbox.dead_letter
+//   parked     the same, but what follows of its key is parked behind it (parked_keys.h); or it is
+//              such a follower, and nothing was called
 //
 // A batch is applied in one pass, in which consecutive events for one target may be written
 // together (event_set.h). If failed events are to be rejected, that is inside a subtransaction. If
@@ -50,9 +52,9 @@ namespace postbox {
 // Connected to SPI, acting as the owner of an inbox, for its lifetime.
 class ApplySession {
  public:
-  // Throws insufficient_privilege unless the current user may INSERT into the inbox, or is one of
-  // the operators (operator_role.h) where these may call.
-  enum class Callers { kAppliers, kAppliersAndOperators };
+  // Throws insufficient_privilege unless the current user is one of these: appliers may INSERT into
+  // the inbox, owners have the rights of its owner; operators: operator_role.h.
+  enum class Callers { kAppliers, kAppliersAndOperators, kOwnersAndOperators };
   explicit ApplySession(Oid relation, Callers callers = Callers::kAppliers);
 
   // What holds now. A call may replace it, so between two events only: a reference is not kept over
@@ -106,7 +108,11 @@ auto NamingEvent(const InboxEvent& event, const Inbox& inbox, F&& apply) -> decl
 }
 
 // What an event's own error does.
-enum class OnError { kRaise, kReject };
+enum class OnError { kRaise, kReject, kParkKey };
+// The argument on_error of a function.
+OnError OnErrorArgument(FunctionCallInfo fcinfo, int number);
+// Throws if keys of the inbox may not be parked, or not at this isolation level.
+void RequireParking(const Inbox& inbox);
 
 // Each event needs an event_id: one without is an error of the call. Bounded memory: what an event
 // needs is freed when it is done.
@@ -116,22 +122,17 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
 // How deep calls may be nested in one another.
 inline constexpr int kMostNested = 16;
 
-// The inbox row and the effects of one event, with no subtransaction.
-Outcome ApplyOne(ApplySession& session, InboxEvent* event);
+// Whether an event is new, or a dead letter whose turn it is.
+enum class ApplyAs { kNew, kRedriven };
+// The inbox row and the effects of one event, with no subtransaction. A new event of a parked key
+// is parked.
+Outcome ApplyOne(ApplySession& session, InboxEvent* event, ApplyAs as);
 
 // Whether an error that was raised while an event was applied (nullptr: one of several) belongs to
 // the event, so that it can be recorded with it: not if a projection or handler of its type is
 // broken. Throws if a right is missing without which the event could not be applied:
 // that is not the fault of the event.
 bool IsOfTheEvent(const Inbox& inbox, const InboxEvent* event, const PostgresError& error);
-
-// Marks the event as rejected in the inbox and records it as a dead letter. kDuplicate, and nothing
-// recorded, if the inbox has the event already. An event without event_id is only recorded.
-Outcome RejectEvent(Inbox& inbox, const InboxEvent& event, const std::string& sqlstate,
-                    const std::string& text, int attempts);
-
-// What a dead letter says about an error.
-std::string ErrorText(const PostgresError& error);
 
 }  // namespace postbox
 

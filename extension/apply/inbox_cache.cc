@@ -4,10 +4,12 @@
 #include "extension/apply/unknown_code.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/base/statement.h"
 #include "extension/registry/inbox_registration.h"
 
 extern "C" {
 #include <storage/lmgr.h>
+#include <utils/snapmgr.h>
 }
 
 namespace postbox {
@@ -69,6 +71,20 @@ std::shared_ptr<Inbox> Inbox::Find(Oid relation, LOCKMODE mode) {
   return InboxCache::Find(relation, mode);
 }
 
+namespace {
+
+// What is committed, also if the transaction has an older snapshot.
+bool ParksKeysNow(Oid relation) {
+  static auto& look = *new Statement(
+      "SELECT i.park_keys FROM postbox.inbox i WHERE i.relation = $1", {REGCLASSOID});
+  Pg([] { PushActiveSnapshot(GetLatestSnapshot()); });
+  const bool parks = look.RunReadOnly({ObjectIdGetDatum(relation)}) > 0 && BoolColumn(0, 1);
+  Pg([] { PopActiveSnapshot(); });
+  return parks;
+}
+
+}  // namespace
+
 Inbox::Inbox(Oid relation) : relation_(relation) {
   context_ = Pg([] {
     return AllocSetContextCreate(TopMemoryContext, "postbox inbox", ALLOCSET_SMALL_SIZES);
@@ -105,6 +121,7 @@ void Inbox::Load() {
     ThrowNoInbox(relation_);
   }
   const Oid tombstone = OidColumn(0, 1);
+  parks_keys_ = ParksKeysNow(relation_);
   rows_ = std::make_unique<InboxRows>(relation_, name);
   tombstones_ = std::make_unique<Tombstones>(ResolveTombstones(tombstone, name));
   routes_ = std::make_unique<Routes>(relation_, name, context_, tombstones_.get());

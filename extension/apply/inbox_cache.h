@@ -47,6 +47,8 @@ class Inbox {
   // Whether code that belongs to users, such as a trigger or a handler, may run when an event is
   // applied. Defaults, policies on the target and types do not count.
   bool runs_user_code() const { return runs_user_code_; }
+  // Whether it may have parked keys (parked_keys.h). The same until the end of the transaction.
+  bool parks_keys() const { return parks_keys_; }
 
  private:
   friend struct InboxCache;
@@ -64,6 +66,7 @@ class Inbox {
   std::unique_ptr<Tombstones> tombstones_;
   std::unique_ptr<Routes> routes_;
   bool runs_user_code_ = false;
+  bool parks_keys_ = false;
 };
 
 }  // namespace postbox

@@ -19,7 +19,8 @@ constexpr FieldInfo kFieldInfo[kEventFields] = {
     {"aggregate_id", TEXTOID}, {"version", INT8OID},           {"payload", BYTEAOID},
     {"attributes", JSONBOID},  {"occurred_at", TIMESTAMPTZOID}};
 
-constexpr const char* kLabels[kOutcomes] = {"applied", "duplicate", "stale", "ignored", "rejected"};
+constexpr const char* kLabels[kOutcomes] = {"applied", "duplicate", "stale",
+                                            "ignored", "rejected",  "parked"};
 
 std::string_view TextOf(Datum value) {
   const text* packed = DatumGetTextPP(value);

@@ -14,8 +14,8 @@
 
 namespace postbox {
 
-enum class Outcome { kApplied, kDuplicate, kStale, kIgnored, kRejected };
-inline constexpr size_t kOutcomes = 5;
+enum class Outcome { kApplied, kDuplicate, kStale, kIgnored, kRejected, kParked };
+inline constexpr size_t kOutcomes = 6;
 
 // The attributes of postbox.event, in their order.
 enum class EventField {

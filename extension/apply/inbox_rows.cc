@@ -42,8 +42,14 @@ InboxRows::InboxRows(Oid relation, std::string name) : name_(std::move(name)) {
                                   {UUIDARRAYOID, outcome_type_});
   count_ = Statement::ByKey("SELECT count(*) FROM " + name_ + " WHERE event_id = ANY ($1)",
                             {UUIDARRAYOID});
-  delete_rejected_ = Statement::ByKey(
-      "DELETE FROM " + name_ + " WHERE event_id = $1 AND outcome = 'rejected'", {UUIDOID});
+  delete_given_up_ = Statement::ByKey("DELETE FROM " + name_ +
+                                          " WHERE event_id = $1 AND outcome IN ('rejected', "
+                                          "'parked')",
+                                      {UUIDOID});
+  set_rejected_ = Statement::ByKey("UPDATE " + name_ +
+                                       " SET outcome = 'rejected' WHERE event_id = $1 AND outcome "
+                                       "= 'parked'",
+                                   {UUIDOID});
   has_triggers_ = WritingRunsUnknownCode(relation);
 }
 
@@ -134,9 +140,14 @@ void InboxRows::Require(const std::vector<const InboxEvent*>& events) {
         "Change the trigger or the handler so that it leaves these rows alone.");
 }
 
-void InboxRows::DeleteRejected(const InboxEvent& event) {
+void InboxRows::DeleteGivenUp(const InboxEvent& event) {
   const Datum key = UUIDPGetDatum(&event.id);
-  delete_rejected_.Run(&key);
+  delete_given_up_.Run(&key);
+}
+
+void InboxRows::SetRejected(const InboxEvent& event) {
+  const Datum key = UUIDPGetDatum(&event.id);
+  set_rejected_.Run(&key);
 }
 
 }  // namespace postbox

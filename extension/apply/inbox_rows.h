@@ -35,15 +35,17 @@ class InboxRows {
   void SetOutcome(const std::vector<const InboxEvent*>& events, Outcome outcome);
   // Throws unless each of the events, which have different keys, has its row.
   void Require(const std::vector<const InboxEvent*>& events);
-  // So that an event that was rejected can be applied again.
-  void DeleteRejected(const InboxEvent& event);
+  // So that an event that was rejected or parked can be applied.
+  void DeleteGivenUp(const InboxEvent& event);
+  // A parked event is no longer one.
+  void SetRejected(const InboxEvent& event);
 
  private:
   const std::string name_;
   Oid outcome_type_ = InvalidOid;
   Oid outcome_oids_[kOutcomes] = {};
   bool has_triggers_ = false;
-  Statement insert_, insert_all_, set_outcome_, count_, delete_rejected_;
+  Statement insert_, insert_all_, set_outcome_, count_, delete_given_up_, set_rejected_;
 };
 
 }  // namespace postbox

@@ -1,4 +1,4 @@
-// postbox.create_inbox, drop_inbox and purge_inbox.
+// postbox.create_inbox, alter_inbox, drop_inbox and purge_inbox.
 //
 // The tables are created and dropped as the caller, with the caller's rights. The row of
 // postbox.inbox is written as the owner of postbox.inbox.
@@ -63,12 +63,30 @@ void DropInbox(Oid relation) {
   if (!tombstone_name.empty()) Run("DROP TABLE " + tombstone_name);
 }
 
-uint64 Purge(const std::string& table, const char* time, Datum before, int batch) {
+// `time` is the column, and a condition may follow `before`.
+uint64 Purge(const std::string& table, const std::string& time, Datum before, int batch,
+             const std::string& condition = "") {
   Parameters parameters;
   parameters.Add(TIMESTAMPTZOID, before).AddInt(batch);
   return Run("DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table +
-                 " WHERE " + time + " < $1 ORDER BY " + time + " LIMIT $2 FOR UPDATE SKIP LOCKED))",
+                 " WHERE " + time + " < $1" + condition + " ORDER BY " + time +
+                 " LIMIT $2 FOR UPDATE SKIP LOCKED))",
              parameters);
+}
+
+void AlterInbox(FunctionCallInfo fcinfo) {
+  const Oid relation = OidArgument(fcinfo, 0, "inbox");
+  if (HasArgument(fcinfo, 1)) CheckInboxRetention(fcinfo->args[1].value);
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(relation);
+  if (HasArgument(fcinfo, 2)) SetParksKeys(relation, DatumGetBool(fcinfo->args[2].value));
+  if (!HasArgument(fcinfo, 1)) return;
+  LockRegistration("inbox", relation);
+  Parameters row;
+  row.AddOid(REGCLASSOID, relation).Add(INTERVALOID, fcinfo->args[1].value);
+  const Registrar registrar("inbox");
+  Run("UPDATE postbox.inbox AS i SET retention = $2 WHERE i.relation = $1", row);
 }
 
 int64 PurgeInbox(Oid relation, int batch) {
@@ -83,7 +101,9 @@ int64 PurgeInbox(Oid relation, int batch) {
   // As the owner, for any role that may act as the owner: the table's triggers run with its rights.
   const Oid owner = RelationOwner(relation);
   const ActAs act_as(owner, TrustIn(owner));
-  uint64 purged = Purge(RelationName(relation), "received_at", before, batch);
+  // Without its row a parked event that is delivered again would be applied out of its order.
+  uint64 purged = Purge(RelationName(relation), "received_at", before, batch,
+                        " AND outcome IS DISTINCT FROM 'parked'");
   // The owner may have dropped the tombstones. The ids are purged nevertheless.
   const std::string tombstone_name = RelationName(tombstone);
   if (purged < static_cast<uint64>(batch) && !tombstone_name.empty()) {
@@ -103,6 +123,14 @@ POSTBOX_FUNCTION(create_inbox) {
     CheckInboxRetention(retention);
     const NewRelation relation = ParseNewRelation(name, kInboxSuffixLength);
     return ObjectIdGetDatum(CreateInbox(relation, retention));
+  });
+}
+
+POSTBOX_FUNCTION(alter_inbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    AlterInbox(fcinfo);
+    return Datum{0};
   });
 }
 

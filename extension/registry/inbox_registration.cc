@@ -2,6 +2,11 @@
 
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/trust/registrar.h"
+
+extern "C" {
+#include <storage/lmgr.h>
+}
 
 namespace postbox {
 
@@ -26,6 +31,37 @@ void RequireInboxOwner(Oid relation) {
   if (!Pg([&] { return OwnsRelation(relation, GetUserId()); })) {
     Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "must be owner of inbox \"" + name + "\"");
   }
+}
+
+void SetParksKeys(Oid relation, bool parks) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation).Add(BOOLOID, BoolGetDatum(parks));
+  const std::string sql = "FROM postbox.inbox i WHERE i.relation = $1 AND i.park_keys <> $2";
+  if (Run("SELECT " + sql, key) == 0) return;
+  Pg([&] { LockRelationOid(relation, ShareRowExclusiveLock); });
+  RequireInboxOwner(relation);
+  if (!parks) {
+    const Registrar registrar("parked_key");
+    Run("SELECT (SELECT count(*) FROM postbox.parked_key k WHERE k.inbox = $1), (SELECT s.name "
+        "FROM "
+        "postbox.subscription s WHERE s.inbox = $1 AND s.on_error = 'park_key' LIMIT 1), $2",
+        key);
+    const int64 keys = Int64Column(0, 1);
+    const std::string subscription = TextColumn(0, 2);
+    if (keys > 0) {
+      Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "keys of inbox \"" + RelationName(relation) + "\" are parked",
+            std::to_string(keys) + " keys are in postbox.paused_keys.",
+            "Redrive them with postbox.redrive_dead_letters, or discard their events.");
+    }
+    if (!subscription.empty()) {
+      Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "subscription \"" + subscription + "\" parks keys of the inbox", "",
+            "Give it another on_error first.");
+    }
+  }
+  const Registrar registrar("inbox");
+  Run("UPDATE postbox.inbox AS i SET park_keys = $2 WHERE i.relation = $1", key);
 }
 
 }  // namespace postbox

@@ -12,6 +12,11 @@ namespace postbox {
 // An error unless the current user owns the inbox. Needs SPI and FixedSearchPath.
 void RequireInboxOwner(Oid relation);
 
+// Keys of the inbox may be parked from now on, or no longer (extension/apply/parked_keys.h). Waits
+// for the sessions that apply events to it, and those that come wait for this transaction. Takes a
+// lock of the table, so it comes before LockRegistration. The caller owns the inbox.
+void SetParksKeys(Oid relation, bool parks);
+
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_REGISTRY_INBOX_REGISTRATION_H_

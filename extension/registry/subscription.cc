@@ -16,6 +16,7 @@ namespace {
 
 // Pub/Sub holds a message back for 10 minutes at most.
 constexpr int64 kLongestBackoff = 10 * USECS_PER_MINUTE;
+constexpr int64 kDay = 24 * USECS_PER_HOUR;
 
 // The properties in the order of the arguments of create_subscription and alter_subscription. A
 // text has no range.
@@ -36,8 +37,14 @@ constexpr Property kProperties[] = {
     {"min_backoff", INTERVALOID, 1000, kLongestBackoff, "1 millisecond and 10 minutes"},
     {"max_backoff", INTERVALOID, 1000, kLongestBackoff, "min_backoff and 10 minutes"},
     {"dead_letter_topic", TEXTOID},
-    {"statement_timeout", INTERVALOID, 0, 24 * USECS_PER_HOUR, "0 and 24 hours"},
-    {"lock_timeout", INTERVALOID, 0, 24 * USECS_PER_HOUR, "0 and 24 hours"},
+    {"statement_timeout", INTERVALOID, 0, kDay, "0 and 24 hours"},
+    {"lock_timeout", INTERVALOID, 0, kDay, "0 and 24 hours"},
+    {"parked_min_backoff", INTERVALOID, 1000, kDay, "1 millisecond and 24 hours"},
+    {"parked_max_backoff", INTERVALOID, 1000, kDay, "parked_min_backoff and 24 hours"},
+    {"parked_max_attempts", INT4OID, 0, 1000000},
+    {"max_parked_keys", INT4OID, 1, 1000000},
+    {"max_parked_events", INT4OID, 1, 10000000},
+    {"max_parked_bytes", INT8OID, 1, int64{1} << 40},
 };
 constexpr int kCount = std::size(kProperties);
 
@@ -71,10 +78,13 @@ void AddProperties(FunctionCallInfo fcinfo, int first, Parameters* row) {
 }
 
 void CheckPolicy(const std::string& on_error, bool has_topic) {
-  if (on_error != "reject" && on_error != "dead_letter_topic" && on_error != "nack") {
-    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown on_error: \"" + on_error + "\"", "",
-          "It is reject (recorded in postbox.dead_letter), dead_letter_topic (published there) or "
-          "nack (left to the subscription's own dead-letter policy).");
+  if (on_error != "reject" && on_error != "dead_letter_topic" && on_error != "nack" &&
+      on_error != "park_key") {
+    Throw(
+        ERRCODE_INVALID_PARAMETER_VALUE, "unknown on_error: \"" + on_error + "\"", "",
+        "It is reject (recorded in postbox.dead_letter), park_key (recorded there, with all later "
+        "events of its key), dead_letter_topic (published there) or nack (left to the "
+        "subscription's own dead-letter policy).");
   }
   if (on_error == "dead_letter_topic" && !has_topic) {
     Throw(ERRCODE_INVALID_PARAMETER_VALUE, "on_error dead_letter_topic needs a dead_letter_topic",
@@ -87,8 +97,14 @@ void CheckPolicy(const std::string& on_error, bool has_topic) {
   }
 }
 
-[[noreturn]] void ThrowBackoffs() {
-  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "max_backoff must be between min_backoff and 10 minutes");
+void RequireBackoffs(bool fit, bool parked_fit) {
+  if (!fit) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+          "max_backoff must be between min_backoff and 10 minutes");
+  }
+  if (parked_fit) return;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+        "parked_max_backoff must be between parked_min_backoff and 24 hours");
 }
 
 [[noreturn]] void ThrowNoSubscription(const std::string& name) {
@@ -112,7 +128,7 @@ void UseSubscriptionCredential(const std::string& name, const std::string& crede
 }
 
 // Of kProperties, and the arguments of the two functions that have the first of them.
-constexpr int kOnError = 5, kLeast = 7, kMost = 8, kTopic = 9;
+constexpr int kOnError = 5, kLeast = 7, kTopic = 9, kLeastParked = 12;
 constexpr int kCreateFirst = 3, kAlterFirst = 2;
 
 void CheckNames(const std::optional<std::string>& subscription,
@@ -125,8 +141,11 @@ void InsertSubscription(const std::string& name, Parameters& row) {
   const Registrar registrar("subscription");
   if (Run("INSERT INTO postbox.subscription (name, subscription, max_outstanding_messages, "
           "max_outstanding_bytes, appliers, batch_size, batch_delay, on_error, max_attempts, "
-          "min_backoff, max_backoff, dead_letter_topic, statement_timeout, lock_timeout, inbox) "
-          "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) "
+          "min_backoff, max_backoff, dead_letter_topic, statement_timeout, lock_timeout, "
+          "parked_min_backoff, parked_max_backoff, parked_max_attempts, max_parked_keys, "
+          "max_parked_events, max_parked_bytes, inbox) "
+          "VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, "
+          "$18, $19, $20, $21) "
           "ON CONFLICT (name) DO NOTHING",
           row) == 0) {
     Throw(ERRCODE_DUPLICATE_OBJECT, "subscription \"" + name + "\" already exists", "",
@@ -143,22 +162,25 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
     if (i != kTopic) Argument(fcinfo, kCreateFirst + i, kProperties[i].name);
   }
   const std::optional<std::string> topic = OptionalText(fcinfo, kCreateFirst + kTopic);
-  CheckPolicy(TextArgument(fcinfo, kCreateFirst + kOnError, "on_error"), topic.has_value());
+  const std::string on_error = TextArgument(fcinfo, kCreateFirst + kOnError, "on_error");
+  CheckPolicy(on_error, topic.has_value());
   CheckNames(subscription, topic);
   Parameters row;
   row.AddText(name).AddText(subscription);
   AddProperties(fcinfo, kCreateFirst, &row);
   row.AddOid(REGCLASSOID, inbox);
-  if (Microseconds(fcinfo->args[kCreateFirst + kLeast].value) >
-      Microseconds(fcinfo->args[kCreateFirst + kMost].value)) {
-    ThrowBackoffs();
-  }
+  const auto fit = [&](int least) {  // the longest backoff follows the shortest
+    return Microseconds(fcinfo->args[kCreateFirst + least].value) <=
+           Microseconds(fcinfo->args[kCreateFirst + least + 1].value);
+  };
+  RequireBackoffs(fit(kLeast), fit(kLeastParked));
   const std::optional<std::string> credential = OptionalText(fcinfo, kCreateFirst + kCount);
 
   SpiConnection connection;
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
   if (credential.has_value()) RequireCredential(*credential);
+  if (on_error == "park_key") SetParksKeys(inbox, true);
   LockRegistration("inbox", inbox);
   InsertSubscription(name, row);
   if (credential.has_value()) UseSubscriptionCredential(name, *credential);
@@ -179,14 +201,16 @@ void CheckAltered(FunctionCallInfo fcinfo, const std::string& name, Parameters& 
   const std::optional<std::string> topic = OptionalText(fcinfo, kAlterFirst + kTopic);
   const std::optional<std::string> credential = OptionalText(fcinfo, kAlterFirst + kCount);
   if (Run("SELECT coalesce($10, min_backoff) > coalesce($11, max_backoff), "
-          "coalesce($8, on_error), dead_letter_topic IS NOT NULL, coalesce(credential, '') "
+          "coalesce($8, on_error), dead_letter_topic IS NOT NULL, coalesce(credential, ''), "
+          "coalesce($15, parked_min_backoff) > coalesce($16, parked_max_backoff) "
           "FROM (SELECT $2::text, $3::int, $4::bigint, $5::int, $6::int, $7::interval, $9::int, "
-          "$12::text, $13::interval, $14::interval) AS unused, postbox.subscription "
+          "$12::text, $13::interval, $14::interval, $17::int, $18::int, $19::int, $20::bigint) "
+          "AS unused, postbox.subscription "
           "WHERE name = $1",
           row) == 0) {
     ThrowNoSubscription(name);
   }
-  if (BoolColumn(0, 1)) ThrowBackoffs();
+  RequireBackoffs(!BoolColumn(0, 1), !BoolColumn(0, 5));
   const std::string on_error = TextColumn(0, 2);
   const bool has_topic = topic.has_value() || (on_error == "dead_letter_topic" && BoolColumn(0, 3));
   const std::string spent = credential.value_or(TextColumn(0, 4));
@@ -207,6 +231,7 @@ void AlterSubscription(FunctionCallInfo fcinfo) {
   FixedSearchPath search_path;
   const Oid inbox = InboxOfSubscription(name);
   RequireInboxOwner(inbox);
+  if (OptionalText(fcinfo, kAlterFirst + kOnError) == "park_key") SetParksKeys(inbox, true);
   LockRegistration("inbox", inbox);
   CheckAltered(fcinfo, name, row);
   const Registrar registrar("subscription");
@@ -220,7 +245,13 @@ void AlterSubscription(FunctionCallInfo fcinfo) {
       "dead_letter_topic = CASE coalesce($8, on_error) WHEN 'dead_letter_topic' "
       "THEN coalesce($12, dead_letter_topic) END, "
       "statement_timeout = coalesce($13, statement_timeout), "
-      "lock_timeout = coalesce($14, lock_timeout) WHERE name = $1",
+      "lock_timeout = coalesce($14, lock_timeout), "
+      "parked_min_backoff = coalesce($15, parked_min_backoff), "
+      "parked_max_backoff = coalesce($16, parked_max_backoff), "
+      "parked_max_attempts = coalesce($17, parked_max_attempts), "
+      "max_parked_keys = coalesce($18, max_parked_keys), "
+      "max_parked_events = coalesce($19, max_parked_events), "
+      "max_parked_bytes = coalesce($20, max_parked_bytes) WHERE name = $1",
       row);
   if (const auto credential = OptionalText(fcinfo, kAlterFirst + kCount)) {
     UseSubscriptionCredential(name, *credential);

@@ -17,9 +17,9 @@ GRANT SELECT ON postbox.outbox_status TO PUBLIC;
 GRANT SELECT ON postbox.inbox_problem TO PUBLIC;
 GRANT SELECT ON postbox.projection_status TO PUBLIC;
 REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bigint, int, int, interval, text, int,
-        interval, interval, text, interval, interval, text),
+        interval, interval, text, interval, interval, interval, interval, int, int, int, bigint, text),
     postbox.alter_subscription(text, text, int, bigint, int, int, interval, text, int, interval, interval, text, interval,
-        interval, text) FROM PUBLIC;
+        interval, interval, interval, int, int, int, bigint, text) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION postbox.list_workers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION postbox.list_workers() TO pg_monitor, postbox_operator;
 GRANT SELECT ON postbox.workers TO pg_monitor, postbox_operator;

@@ -23,6 +23,10 @@ CREATE TRIGGER forgotten_all AFTER TRUNCATE ON postbox.projection
 
 CREATE POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
 COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Roles with the rights of the owner of the inbox, and operators, see its dead letters.';
+CREATE POLICY owner_of_the_inbox ON postbox.parked_key USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
+COMMENT ON POLICY owner_of_the_inbox ON postbox.parked_key IS 'Roles with the rights of the owner of the inbox, and operators, see its parked keys.';
+CREATE POLICY owner_of_the_inbox ON postbox.discarded_event USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
+COMMENT ON POLICY owner_of_the_inbox ON postbox.discarded_event IS 'Roles with the rights of the owner of the inbox, and operators, see what was discarded.';
 
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));

@@ -136,7 +136,7 @@ $node->safe_psql('postgres', q{
 	INSERT INTO app.changes VALUES (app.id(45), 'video', app.id(40), 'video.changed', 5, '{}', '{"poison": "yes"}', now()),
 		(app.id(46), 'video', app.id(40), 'video.changed', 6, '{}', NULL, now()), (app.id(48), 'video', app.id(47), 'video.created', 1, '{}', NULL, now());
 });
-wait_until($node, 'postgres', q{SELECT EXISTS (SELECT FROM postbox.paused_keys WHERE outbox = 'app.changes'::regclass AND first_event_id = app.id(45)
+wait_until($node, 'postgres', q{SELECT EXISTS (SELECT FROM postbox.paused_keys WHERE relation = 'app.changes'::regclass AND first_event_id = app.id(45)::text
 	AND aggregate_id = app.id(40)::text AND attempts = 2 AND next_retry_at = 'infinity' AND waiting = 1)}, 'the key is paused');
 wait_until($node, 'postgres', q{SELECT published_at IS NOT NULL FROM app.changes WHERE event_id = app.id(48)}, 'another key goes on');
 is($node->safe_psql('postgres', q{SELECT published_at FROM app.changes WHERE event_id = app.id(46)}), '', 'what follows waits');

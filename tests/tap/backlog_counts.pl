@@ -145,8 +145,8 @@ subtest 'parked events are told apart from ready ones, in both kinds of outbox' 
 		publishers(1);
 		wait_until($node, 'postgres', "SELECT ready = 0 FROM postbox.publication_status WHERE publication = '$publication'", 'they are published');
 	}
-	sql(q{SELECT postbox.discard('app.log', first_event_id) FROM postbox.paused_keys WHERE outbox = 'app.log'::regclass});
-	sql(q{SELECT postbox.discard('app.jobs', first_event_id) FROM postbox.paused_keys WHERE outbox = 'app.jobs'::regclass});
+	sql(q{SELECT postbox.discard('app.log', first_event_id::uuid) FROM postbox.paused_keys WHERE relation = 'app.log'::regclass});
+	sql(q{SELECT postbox.discard('app.jobs', first_event_id::uuid) FROM postbox.paused_keys WHERE relation = 'app.jobs'::regclass});
 	drained();
 };
 

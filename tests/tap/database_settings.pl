@@ -79,7 +79,7 @@ for my $database (@databases)
 		q{("a\\\\b 'c'","{""NULL"",NULL,a}","2024-02-03 10:00:00+00",2024-03-02,"1 day 02:00:00",0.1)}, "$database: with the same effect");
 	is(by_owner(q{SELECT count(*) FROM app.target WHERE id = 'gone'}), '0', "$database: a deleted row stays deleted");
 	wait_own($database, 'count(*) = 3 FROM postbox.paused_keys', "$database: what is refused is parked");
-	is(by_owner('SELECT postbox.discard(outbox, first_event_id) FROM postbox.paused_keys'), "t\nt\nt", "$database: and discarded");
+	is(by_owner('SELECT postbox.discard(relation, first_event_id::uuid) FROM postbox.paused_keys'), "t\nt\nt", "$database: and discarded");
 	wait_own($database, q{count(*) = 1 FROM postbox.subscription_status WHERE stream = 'connected' AND applied >= 23}, "$database: the puller shows itself");
 	is(by_owner(q{SELECT postbox.wait_for_version('app.target', 'tab-1', 3, '1s')}), 't', "$database: a version can be waited for");
 	is(by_owner(q{SELECT count(*) FROM postbox.outbox_status WHERE problem IS NOT NULL}), '0', "$database: no outbox has a problem");

@@ -291,10 +291,10 @@ my %steps = (
 		does('week', [ map { ("SELECT app.change('$_')") x 3 } @keys ], 'app_writer');
 		my $failed = "SELECT count(*) = 3 FROM postbox.paused_keys WHERE aggregate_id LIKE '%poison%' AND next_retry_at = 'infinity'";
 		wait_until($node, 'week', $failed, 'what is refused is parked') or return;
-		by_owner(q{INSERT INTO app.discarded SELECT aggregate_id FROM postbox.paused_keys WHERE postbox.discard(outbox, first_event_id)});
+		by_owner(q{INSERT INTO app.discarded SELECT aggregate_id FROM postbox.paused_keys WHERE postbox.discard(relation, first_event_id::uuid)});
 		wait_until($node, 'week', $failed, 'so is what follows, when the first is discarded') or return;
 		emulator_fault($emulator, '--clear');
-		by_owner('SELECT postbox.redrive(outbox, first_event_id) FROM postbox.paused_keys');
+		by_owner('SELECT postbox.redrive(relation, first_event_id::uuid) FROM postbox.paused_keys');
 		wait_until($node, 'week', 'SELECT count(*) = 0 FROM postbox.paused_keys', 'what is tried again goes out');
 	},
 	retention => sub {

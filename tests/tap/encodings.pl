@@ -107,7 +107,7 @@ for my $outbox ('log', 'tab')
 		wait_stopped($outbox, 3, 'what comes later is, too');
 		$node->safe_psql('bytes', "SELECT postbox.redrive('app.$outbox')");
 		wait_stopped($outbox, 3, 'redrive tries it again, and it fails again');
-		my $discard = "SELECT postbox.discard(outbox, first_event_id) FROM postbox.paused_keys WHERE outbox = 'app.$outbox'::regclass AND aggregate_id = $key";
+		my $discard = "SELECT postbox.discard(relation, first_event_id::uuid) FROM postbox.paused_keys WHERE relation = 'app.$outbox'::regclass AND aggregate_id = $key";
 		for my $left (2, 1)
 		{
 			is($node->safe_psql('bytes', $discard), 't', 'its events can be discarded');

@@ -102,7 +102,7 @@ is(places(), '', 'nothing of the person is left in any table');
 $node->safe_psql('postgres', q{SELECT postbox.create_outbox('catalog.jobs', 'table'); SELECT postbox.create_publication('jobs', 'catalog.jobs', 'catalog.video.events', max_attempts => 1)});
 $node->safe_psql('postgres', sprintf($emit, 'c_42', q{'secret-mail'}, '{"refused": "yes"}') =~ s/catalog\.outbox/catalog.jobs/r);
 $node->safe_psql('postgres', sprintf($emit, 'c_42', q{'secret-mail'}, '{}') =~ s/catalog\.outbox/catalog.jobs/r);
-wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.paused_keys WHERE outbox = 'catalog.jobs'::regclass}, 'an event in a table is refused');
+wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.paused_keys WHERE relation = 'catalog.jobs'::regclass}, 'an event in a table is refused');
 my $step = $steps[0] =~ s/^SELECT postbox\.discard\(.*?;\n/$of_table/msr =~ s/catalog\.outbox/catalog.jobs/gr;
 like($step, qr/catalog\.jobs j/, 'the first step has another statement there');
 run_step($step, 'and runs');

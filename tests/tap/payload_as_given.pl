@@ -71,7 +71,7 @@ for my $outbox (@outboxes)
 {
 	emit_written($outbox, 'parked');
 	my $count = $outbox eq 'as_jsonb' ? 3 : 4;
-	wait_until($node, 'postgres', "SELECT count(*) = $count FROM postbox.paused_keys WHERE outbox = 'app.$outbox'::regclass", "$outbox: the events are parked");
+	wait_until($node, 'postgres', "SELECT count(*) = $count FROM postbox.paused_keys WHERE relation = 'app.$outbox'::regclass", "$outbox: the events are parked");
 }
 emulator_fault($emulator, '--clear');
 for my $outbox (@outboxes)

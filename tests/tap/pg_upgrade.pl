@@ -135,7 +135,7 @@ my $configuration = q{
 	SELECT relation::oid, relation, kind, counter, parked, retention FROM postbox.outbox ORDER BY 1;
 	SELECT * FROM postbox.publication ORDER BY name;
 	SELECT publication, state, parked, retry_at, suspended_since, last_error, "position" FROM postbox.publication_status ORDER BY 1;
-	SELECT outbox, aggregate_id, first_event_id, attempts, next_retry_at, last_error, waiting FROM postbox.paused_keys;
+	SELECT relation, aggregate_id, first_event_id, attempts, next_retry_at, last_error, waiting FROM postbox.paused_keys;
 	SELECT relation::oid, relation, tombstone FROM postbox.inbox ORDER BY 1;
 	SELECT * FROM postbox.subscription ORDER BY name;
 	SELECT id, inbox, event_types, target FROM postbox.projection ORDER BY id;

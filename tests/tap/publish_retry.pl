@@ -88,9 +88,9 @@ for my $kind (@kinds)
 		wait_states($kind, 'b', 'published published', 'another key goes on');
 		emit_to($kind, 'a', 'four');
 		wait_states($kind, 'a', 'published failed behind behind behind', 'what comes later waits, too');
-		is(ask("SELECT outbox, aggregate_id, event_type, attempts, next_retry_at, waiting FROM postbox.paused_keys WHERE outbox = 'app.${kind}s'::regclass"),
+		is(ask("SELECT relation, aggregate_id, event_type, attempts, next_retry_at, waiting FROM postbox.paused_keys WHERE relation = 'app.${kind}s'::regclass"),
 			"app.${kind}s|$kind-a|video.poison|3|infinity|3", 'paused_keys shows it');
-		like(ask("SELECT last_error FROM postbox.paused_keys WHERE outbox = 'app.${kind}s'::regclass"), qr/^INVALID_ARGUMENT/, 'and why');
+		like(ask("SELECT last_error FROM postbox.paused_keys WHERE relation = 'app.${kind}s'::regclass"), qr/^INVALID_ARGUMENT/, 'and why');
 		is(ask("SELECT parked FROM postbox.publication_status WHERE publication = '$kind'"), '4', 'publication_status counts it');
 	};
 
@@ -123,7 +123,7 @@ for my $kind (@kinds)
 	subtest "$kind: redrive tries again, in order" => sub {
 		is(redrive($kind), '1', 'one event is redriven');
 		wait_states($kind, 'a', 'published published published published published published', 'all came, in order, and nothing is parked any more');
-		is(ask("SELECT count(*) FROM postbox.paused_keys WHERE outbox = 'app.${kind}s'::regclass"), '0', 'no key is paused');
+		is(ask("SELECT count(*) FROM postbox.paused_keys WHERE relation = 'app.${kind}s'::regclass"), '0', 'no key is paused');
 	};
 }
 is(ask(q{SELECT bool_and(published_at >= before) FROM (SELECT published_at, lag(published_at) OVER (ORDER BY seq) AS before FROM app.tables WHERE aggregate_id = 'table-a') e}), 't', 'table: they were published in the order of the key');

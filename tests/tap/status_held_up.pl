@@ -48,7 +48,7 @@ sub status
 
 sub paused_keys
 {
-	my ($code, $stdout, $stderr) = $node->psql('postgres', q{SET statement_timeout = '5s'; SELECT outbox, aggregate_id FROM postbox.paused_keys},
+	my ($code, $stdout, $stderr) = $node->psql('postgres', q{SET statement_timeout = '5s'; SELECT relation, aggregate_id FROM postbox.paused_keys},
 		connstr => $node->connstr('postgres') . ' user=watcher', timeout => 30, timed_out => \my $timed_out);
 	return $timed_out ? ('held up', '') : ($stdout, $stderr);
 }

@@ -57,6 +57,9 @@ void ApplierPool::Run(DatabaseInboxClient* inbox) {
       case WorkQueue::Step::kApply:
         Apply(std::move(task->batch), &applier, self);
         break;
+      case WorkQueue::Step::kRetryParked:
+        RetryParked(self, task->count);
+        break;
       case WorkQueue::Step::kWait:
         break;
     }
@@ -74,6 +77,24 @@ void ApplierPool::Apply(std::vector<Delivery> batch, BatchApplier* applier,
   for (auto& letter : shared_.queue->Applied(self, dispositions, &batch)) {
     on_letter_(std::move(letter));
   }
+}
+
+void ApplierPool::RetryParked(const WorkQueue::Applier& self, bool count) {
+  const auto begin = Clock::now();
+  const ParkedStep step = self.inbox->RetryParked(count);
+  Fields fields{{"subscription", config_.name}};
+  if (step.key) fields["aggregate_id"] = *step.key;
+  if (!step.error.empty()) fields.update({{"sqlstate", step.sqlstate}, {"error", step.error}});
+  if (!step.ok) {
+    LogRepeated("parked keys could not be retried", fields);
+  } else if (step.key) {
+    fields.update({{"applied", step.applied}, {"without_effect", step.without_effect}});
+    LogRepeated(step.error.empty() ? "events of a parked key applied" : "parked key failed again",
+                fields);
+    const auto end = Clock::now();
+    if (step.applied > 0) shared_.status->Succeeded({.applied = step.applied}, end - begin, end);
+  }
+  shared_.queue->RetryDone(self, step);
 }
 
 void ApplierPool::Abort(DatabaseInboxClient* inbox) const {

@@ -75,6 +75,7 @@ class ApplierPool {
   // The thread of an applier.
   void Run(DatabaseInboxClient* inbox);
   void Apply(std::vector<Delivery> batch, BatchApplier* applier, const WorkQueue::Applier& self);
+  void RetryParked(const WorkQueue::Applier& self, bool count);
   void Abort(DatabaseInboxClient* inbox) const;
 
   const SubscriptionConfig& config_;

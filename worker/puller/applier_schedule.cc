@@ -22,8 +22,9 @@ void ApplierSchedule::Lost(Session* session) {
 
 ApplierSchedule::TimePoint ApplierSchedule::NextConnect(TimePoint work, TimePoint now) {
   const int open = connections_.open();
-  // A connection that may not be used is of no use. One over which a report is stored may stay so.
-  if (open > 0 && work <= now && !gate_->HasRoomBeside(open - reporting_, now)) {
+  // A connection that may not be used is of no use. One over which a report is stored, or a parked
+  // key is retried, may stay so.
+  if (open > 0 && work <= now && !gate_->HasRoomBeside(open - reporting_ - retrying_, now)) {
     return gate_->NextOpening(now);
   }
   return connections_.NextOpen(work, free_ > 0, now);
@@ -34,7 +35,7 @@ ApplierSchedule::Plan ApplierSchedule::Next(Session* session, const Due& due, Ti
   if (!session->connected) {
     if (next_to_connect_ == nullptr) next_to_connect_ = session;
     if (next_to_connect_ != session) return {Step::kWait, latest};
-    const auto connect = NextConnect(due.batch, now);
+    const auto connect = NextConnect(std::min(due.batch, due.parked), now);
     if (connect <= now) return {Step::kConnect};
     return {Step::kWait, std::min(latest, connect)};
   }
@@ -52,18 +53,22 @@ ApplierSchedule::Plan ApplierSchedule::Next(Session* session, const Due& due, Ti
     Lost(session);
     return {Step::kDisconnect};
   }
-  if (work <= now) {
+  const bool retry = due.parked <= now && (parked_first_ || work > now);
+  if (retry || work <= now) {
     connections_.InUse(++busy_, now);
-    return {Step::kApply};
+    parked_first_ = !retry;
+    if (retry) ++retrying_;
+    return {retry ? Step::kRetryParked : Step::kApply};
   }
   ++free_;
-  return {Step::kWait, std::min({latest, work, due.report, connections_.NextLook()})};
+  return {Step::kWait, std::min({latest, work, due.report, due.parked, connections_.NextLook()})};
 }
 
 void ApplierSchedule::Done(const Session& session, Step step) {
   if (step == Step::kWait && session.connected) --free_;
   if (step == Step::kReport) --reporting_;
-  if (step == Step::kApply) --busy_;
+  if (step == Step::kApply || step == Step::kRetryParked) --busy_;
+  if (step == Step::kRetryParked) --retrying_;
 }
 
 std::optional<std::chrono::milliseconds> ApplierSchedule::ConnectDone(Session* session,

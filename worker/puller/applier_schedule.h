@@ -1,11 +1,13 @@
-// What each applier of a subscription does next: to connect, to report, to apply a batch, or to
-// wait.
+// What each applier of a subscription does next: to connect, to report, to apply a batch, to retry
+// a parked key, or to wait.
 //
 //   - Without a connection an applier applies nothing. Which of them have one follows from the work
 //     (connection_shares.h): those without one wait for their turn to connect, one at a time.
 //   - One with a connection stores a report that is due (pull_status.h), or takes the batch that is
 //     due, while the gate is open (apply_gate.h). From time to time it looks whether there are too
 //     many connections.
+//   - Parked keys that are due (parked_retry.h) and batches have turns: after a retry a batch that
+//     is due comes first, whatever the number of appliers.
 //
 // Each step that Next returns has begun, and ends with Done, or with ConnectDone; kDisconnect has
 // ended by then. Not thread-safe; the time is passed in.
@@ -27,15 +29,16 @@ class ApplierSchedule {
   struct Session {
     bool connected = false;
   };
-  enum class Step { kWait, kConnect, kDisconnect, kReport, kApply };
+  enum class Step { kWait, kConnect, kDisconnect, kReport, kApply, kRetryParked };
   struct Plan {
     Step step;
     TimePoint until{};  // of kWait: it asks again then, or when something has changed
   };
   struct Due {
-    TimePoint batch;      // there is work since then, or from then on
-    TimePoint report;     // is to be stored
-    TimePoint give_back;  // an applier is to be awake then
+    TimePoint batch;                      // there is work since then, or from then on
+    TimePoint report;                     // is to be stored
+    TimePoint give_back;                  // an applier is to be awake then
+    TimePoint parked = TimePoint::max();  // a parked key is to be retried
   };
 
   // `shares` and `gate` outlive it.
@@ -65,9 +68,11 @@ class ApplierSchedule {
   SubscriptionConnections connections_;       // as the appliers knew last
   const Session* next_to_connect_ = nullptr;  // whose turn it is
   int running_ = 0;                           // that have not left
-  int busy_ = 0;                              // with a batch
+  int busy_ = 0;                              // with a batch or a parked key
   int free_ = 0;                              // with a connection that wait for work
   int reporting_ = 0;                         // that store a report
+  int retrying_ = 0;                          // of the busy ones, those with a parked key
+  bool parked_first_ = false;                 // a batch was taken after the last retry
 };
 
 }  // namespace postbox::puller

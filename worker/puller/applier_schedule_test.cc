@@ -57,6 +57,40 @@ TEST_F(ApplierScheduleTest, OneAfterTheOtherConnectsAndASecondOnlyForWorkThatNon
   gate_.Leave(ticket);
 }
 
+TEST_F(ApplierScheduleTest, ParkedKeysAndBatchesTakeTurns) {
+  Next(&one_, kIdle);
+  Connect(&one_);
+  Due both = Work();
+  both.parked = now_;
+  std::string steps;
+  for (int i = 0; i < 4; ++i) {
+    const Step step = Next(&one_, both).step;
+    steps += step == Step::kApply ? 'a' : (step == Step::kRetryParked ? 'p' : '?');
+    EXPECT_EQ(schedule_.busy(), 1);
+    schedule_.Done(one_, step);
+  }
+  EXPECT_EQ(steps, "apap");
+  Due parked = kIdle;
+  parked.parked = now_;
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(Next(&one_, parked).step, Step::kRetryParked) << "there is no batch";
+    schedule_.Done(one_, Step::kRetryParked);
+  }
+  parked.parked = now_ + seconds(1);
+  EXPECT_EQ(Next(&one_, parked).until, now_ + seconds(1));
+}
+
+TEST_F(ApplierScheduleTest, WhileAParkedKeyIsRetriedAnotherOneConnectsForABatch) {
+  Next(&one_, kIdle);
+  Connect(&one_);
+  Due parked = kIdle;
+  parked.parked = now_;
+  EXPECT_EQ(Next(&one_, parked).step, Step::kRetryParked);
+  EXPECT_EQ(Next(&other_, Work()).step, Step::kWait);
+  now_ += SubscriptionConnections::kNeedTime;
+  EXPECT_EQ(Next(&other_, Work()).step, Step::kConnect);
+}
+
 TEST_F(ApplierScheduleTest, AnApplierThatIsFreeKeepsOthersFromConnecting) {
   Connect(&one_);
   gate_.Enter(now_ - ApplyGate::kLong);  // so there is room for another one

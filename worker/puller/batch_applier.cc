@@ -258,14 +258,16 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
 void BatchApplier::Record(size_t i, const EventFailure& failure, Fields fields) {
   // It is recorded with the next connection.
   if (broken_) return dispositions_.Fail(i, {.kind = Disposition::kAlone, .failure = failure});
-  const InboxResult recorded = inbox_->RecordDeadLetter(dispositions_.delivery(i), failure);
+  const bool park = policy_.on_error == OnError::kParkKey;
+  const InboxResult recorded = inbox_->RecordDeadLetter(dispositions_.delivery(i), failure, park);
   if (!recorded.ok) return FailTogether({i}, recorded);
+  const std::string outcome = recorded.outcomes.at(0);
   fields.update({{"sqlstate", failure.sqlstate},
                  {"error", failure.error},
                  {"attempts", failure.attempts},
-                 {"outcome", "rejected"}});
-  LogRepeated("event rejected", fields);
-  Settle(i, "rejected");
+                 {"outcome", outcome}});
+  LogRepeated(outcome == "parked" ? "event parked, and its key with it" : "event rejected", fields);
+  Settle(i, outcome);
 }
 
 void BatchApplier::Settle(size_t i, std::string outcome) {

@@ -12,9 +12,10 @@
 //   - An event that fails alone is nacked with backoff until it has had max_attempts. The attempts
 //     are counted here: the service's own count is approximate and includes nacks that were not the
 //     event's fault. Then the policy of the subscription decides. `reject` records the event in
-//     postbox.dead_letter. `dead_letter_topic` publishes it to that topic with the error as
-//     attributes. `nack` keeps nacking it without a limit. A poisoned event (received_event.h) is
-//     never applied; the policy decides at its first attempt.
+//     postbox.dead_letter. `park_key` records it there, too, and the inbox records what follows of
+//     its key behind it, without applying it (parked_retry.h). `dead_letter_topic` publishes it to
+//     that topic with the error as attributes. `nack` keeps nacking it without a limit. A poisoned
+//     event (received_event.h) is never applied; the policy decides at its first attempt.
 //   - An event that waits for a lock, or for memory, or that exceeds statement_timeout alone, is
 //     given up later: when it has failed for policy.patience, while other events of the
 //     subscription were applied. Until then an operator may have locked a row or a table, or the
@@ -54,7 +55,7 @@
 
 namespace postbox::puller {
 
-enum class OnError { kReject, kDeadLetterTopic, kNack };
+enum class OnError { kReject, kDeadLetterTopic, kNack, kParkKey };
 
 struct ApplyPolicy {
   std::string subscription;  // name, for the log

@@ -73,12 +73,13 @@ class FakeInboxClient : public InboxClient {
             .outcomes = std::vector<std::string>(events.size(), "applied"),
             .took = milliseconds(took)};
   }
-  InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override {
+  InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure,
+                               bool park) override {
     if (!unusable.empty()) return Failure(unusable);
     recorded.emplace_back(delivery.event.event_id.value_or("none"));
     attempts = failure.attempts;
     last_error = failure.error;
-    return {.ok = true};
+    return {.ok = true, .outcomes = {park ? "parked" : "rejected"}};
   }
 
  private:
@@ -139,6 +140,26 @@ class BatchApplierTest : public ::testing::Test {
   std::unique_ptr<BatchApplier> applier_;
   std::vector<Disposition> dispositions_;
 };
+
+TEST_F(BatchApplierTest, AnEventThatFailedForGoodIsParkedAndItsKeyGoesOnBehindIt) {
+  policy_.on_error = OnError::kParkKey;
+  policy_.max_attempts = 2;
+  inbox_.failures["b"] = "23514";
+  EXPECT_EQ(Apply({"a:k", "b:k", "c:k", "d:l"}), "SFBS");
+  EXPECT_THAT(inbox_.recorded, IsEmpty());
+  EXPECT_EQ(Apply({"b:k", "c:k", "e:l"}), "SSS");
+  EXPECT_THAT(inbox_.recorded, ElementsAre("b"));
+  EXPECT_EQ(inbox_.attempts, 2);
+  EXPECT_EQ(dispositions_[0].outcome, "parked");
+  // The inbox is asked about what follows, after the event is recorded.
+  EXPECT_THAT(inbox_.applied, ElementsAre("a", "d", "c", "e"));
+}
+
+TEST_F(BatchApplierTest, APoisonedMessageIsParkedAtItsFirstAttempt) {
+  policy_.on_error = OnError::kParkKey;
+  EXPECT_EQ(Apply({"poison:k", "b:k"}), "SS");
+  EXPECT_EQ(dispositions_[0].outcome, "parked");
+}
 
 TEST_F(BatchApplierTest, ABatchIsOneTransaction) {
   EXPECT_EQ(Apply({"a:k", "b:k", "c"}), "SSS");

@@ -36,6 +36,8 @@ StatusNumbers CountOutcomes(const std::string& subscription, bool ordered,
                   EventFields(subscription, batch[i]));
     } else if (outcome == "rejected") {
       ++numbers.dead_letters;
+    } else if (outcome == "parked") {
+      ++numbers.parked;
     } else {
       ++numbers.applied;
     }

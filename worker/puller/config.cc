@@ -37,7 +37,8 @@ constexpr char kQuery[] = R"(
                 THEN (extract(epoch FROM s.statement_timeout) * 1000)::bigint ELSE -1 END,
            CASE WHEN isfinite(s.lock_timeout)
                 THEN (extract(epoch FROM s.lock_timeout) * 1000)::bigint ELSE -1 END,
-           coalesce(s.credential, ''), 'postbox.event'::regtype::oid
+           coalesce(s.credential, ''), 'postbox.event'::regtype::oid,
+           s.max_parked_keys, s.max_parked_events, s.max_parked_bytes
       FROM postbox.subscription s
      WHERE $1::text[] = '{}' OR s.name = ANY($1::text[])
      ORDER BY s.name)";
@@ -76,12 +77,16 @@ constexpr Range kRanges[] = {
     {12, "max_backoff in milliseconds", 1, kLongestBackoff},
     {19, "statement_timeout in milliseconds", 0, kLongestTimeout},
     {20, "lock_timeout in milliseconds", 0, kLongestTimeout},
+    {23, "max_parked_keys", 1, 1000000},
+    {24, "max_parked_events", 1, 10000000},
+    {25, "max_parked_bytes", 1, int64_t{1} << 40},
 };
 
 std::optional<OnError> ParseOnError(const std::string& text) {
   if (text == "reject") return OnError::kReject;
   if (text == "dead_letter_topic") return OnError::kDeadLetterTopic;
   if (text == "nack") return OnError::kNack;
+  if (text == "park_key") return OnError::kParkKey;
   return std::nullopt;
 }
 
@@ -101,7 +106,7 @@ std::string ReadSettings(const QueryResult& result, int row, SubscriptionConfig*
   const std::optional<OnError> on_error = ParseOnError(result.text(row, 9));
   if (!on_error) {
     return "unknown on_error \"" + result.text(row, 9) +
-           "\"; it is reject, dead_letter_topic or nack";
+           "\"; it is reject, park_key, dead_letter_topic or nack";
   }
   config->inbox = static_cast<Oid>(result.integer(row, 1));
   config->inbox_name = result.text(row, 2);
@@ -117,6 +122,7 @@ std::string ReadSettings(const QueryResult& result, int row, SubscriptionConfig*
   config->max_backoff = std::chrono::milliseconds(result.integer(row, 12));
   config->statement_timeout = std::chrono::milliseconds(result.integer(row, 19));
   config->lock_timeout = std::chrono::milliseconds(result.integer(row, 20));
+  config->most_parked = {result.integer(row, 23), result.integer(row, 24), result.integer(row, 25)};
   if (config->max_backoff < config->min_backoff) return "max_backoff is less than min_backoff";
   // A session that does not load the library checks no settings of the extension, and gRPC ends the
   // process at a header that HTTP/2 does not allow.

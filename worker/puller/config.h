@@ -14,6 +14,7 @@
 #include "worker/pubsub/auth/credential_spec.h"
 #include "worker/puller/batch_applier.h"
 #include "worker/puller/database.h"
+#include "worker/puller/parked_retry.h"
 #include "worker/puller/pull.h"
 
 namespace postbox::puller {
@@ -36,6 +37,7 @@ struct SubscriptionConfig {
   std::chrono::milliseconds min_backoff{0};
   std::chrono::milliseconds max_backoff{0};
   std::string dead_letter_topic;  // full name, if on_error is kDeadLetterTopic
+  ParkedAmount most_parked;       // if on_error is kParkKey
   pubsub::Endpoint endpoint;
   std::string quota_project;
   pubsub::CredentialSpec credential;  // a file, or the metadata server; or the environment's

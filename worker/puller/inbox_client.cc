@@ -30,10 +30,18 @@ constexpr char kRecord[] =
     "SELECT r.outcome, CASE WHEN r.outcome = 'duplicate' THEN pg_current_xact_id() END "
     "FROM (SELECT postbox.record_dead_letter($1::oid::regclass, e.event_id, e.event_type, "
     "e.aggregate_type, e.aggregate_id, e.version::bigint, e.payload, e.attributes, "
-    "e.occurred_at::timestamptz, $10::text, $11::bytea, $12::int) AS outcome "
+    "e.occurred_at::timestamptz, $10::text, $11::bytea, $12::int, $13::text) AS outcome "
     "FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::text[], $7::bytea[], "
     "$8::bytea[], $9::text[]) AS e(event_id, event_type, aggregate_type, aggregate_id, version, "
     "payload, attributes, occurred_at) OFFSET 0) AS r";
+
+// The claim commits before the work begins: whatever becomes of that, other keys have their turn.
+constexpr char kClaim[] =
+    "SELECT c.aggregate_id, c.keys, c.events, c.bytes "
+    "FROM postbox.claim_parked_key($1::oid::regclass, $2::boolean) c";
+constexpr char kRetry[] =
+    "SELECT r.applied, r.without_effect, r.more, r.sqlstate, r.error "
+    "FROM postbox.redrive_parked_key($1::oid::regclass, $2::text) r";
 
 // The event of a dead letter, as kRecord takes it.
 std::vector<Parameter> LetterParameters(Oid inbox, const ReceivedEvent& event) {
@@ -170,12 +178,43 @@ InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& event
 }
 
 InboxResult DatabaseInboxClient::RecordDeadLetter(const Delivery& delivery,
-                                                  const EventFailure& failure) {
+                                                  const EventFailure& failure, bool park) {
   std::vector<Parameter> parameters = LetterParameters(inbox_, delivery.event);
   parameters.push_back(Parameter::Text(failure.sqlstate));
   parameters.push_back(Parameter::Bytes(failure.error));
   parameters.push_back(Parameter::Text(std::to_string(failure.attempts)));
-  return Converted(Ask(kRecord, parameters));
+  parameters.push_back(Parameter::Text(std::string(park ? "park_key" : "reject")));
+  const QueryResult result = Ask(kRecord, parameters);
+  InboxResult recorded = Converted(result);
+  if (recorded.ok) recorded.outcomes = {result.rows() == 1 ? result.text(0, 0) : ""};
+  return recorded;
+}
+
+ParkedStep DatabaseInboxClient::RetryParked(bool count) {
+  ParkedStep step;
+  const auto failed = [&step](const QueryResult& result) {
+    step.sqlstate = result.sqlstate();
+    step.error = result.error();
+    return step;
+  };
+  const std::string inbox = std::to_string(inbox_);
+  const QueryResult claim =
+      Ask(kClaim, {Parameter::Text(inbox), Parameter::Text(std::string(count ? "true" : "false"))});
+  if (!claim.ok()) return failed(claim);
+  if (count) {
+    step.parked = {claim.integer(0, 1), claim.integer(0, 2), claim.integer(0, 3)};
+  }
+  step.ok = claim.null(0, 0);
+  if (step.ok) return step;
+  step.key = claim.text(0, 0);
+  const QueryResult retry = Ask(kRetry, {Parameter::Text(inbox), Parameter::Text(*step.key)});
+  if (!retry.ok()) return failed(retry);
+  step.ok = true;
+  step.applied = retry.integer(0, 0);
+  step.without_effect = retry.integer(0, 1);
+  step.sqlstate = retry.text(0, 3);
+  step.error = retry.text(0, 4);
+  return step;
 }
 
 InboxResult DatabaseInboxClient::Report(const std::string& subscription, int appliers,

@@ -17,6 +17,7 @@
 
 #include "worker/puller/database.h"
 #include "worker/puller/key_queues.h"
+#include "worker/puller/parked_retry.h"
 #include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
@@ -43,8 +44,10 @@ class InboxClient {
   // Cancels it after `time`, if that is given and shorter than statement_timeout.
   virtual InboxResult Apply(const std::vector<const Delivery*>& events,
                             std::optional<std::chrono::milliseconds> time) = 0;
-  // Records an event in postbox.dead_letter.
-  virtual InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) = 0;
+  // Records an event in postbox.dead_letter, and parks its key if `park`. If ok, there is one
+  // outcome.
+  virtual InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure,
+                                       bool park) = 0;
 };
 
 // The position in `events` of the event that the context of an error names, which the extension
@@ -85,7 +88,10 @@ class DatabaseInboxClient : public InboxClient {
 
   InboxResult Apply(const std::vector<const Delivery*>& events,
                     std::optional<std::chrono::milliseconds> time) override;
-  InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override;
+  InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure,
+                               bool park) override;
+  // Retries the parked key that has been due for longest. `count`: says how much is parked, too.
+  ParkedStep RetryParked(bool count);
 
   // The thread that uses this has got a step further, or it has nothing to do and waits for work.
   // Any thread may ask when that was; while it waits for work, that is in the future.

@@ -28,8 +28,9 @@ class PacedInbox : public InboxClient {
 
   InboxResult Apply(const std::vector<const Delivery*>& events,
                     std::optional<std::chrono::milliseconds> time) override;
-  InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure) override {
-    return inbox_->RecordDeadLetter(delivery, failure);
+  InboxResult RecordDeadLetter(const Delivery& delivery, const EventFailure& failure,
+                               bool park) override {
+    return inbox_->RecordDeadLetter(delivery, failure, park);
   }
 
  private:

@@ -30,7 +30,7 @@ class ScriptedInbox : public InboxClient {
     return {
         .ok = true, .outcomes = std::vector<std::string>(events.size(), "applied"), .took = took};
   }
-  InboxResult RecordDeadLetter(const Delivery&, const EventFailure&) override {
+  InboxResult RecordDeadLetter(const Delivery&, const EventFailure&, bool) override {
     return {.ok = true};
   }
 

@@ -130,6 +130,7 @@ class Puller {
         case Signals::kReload:
           return true;
         case Signals::kNone:
+          if (CanReport() && AnyPauseChanges()) return true;
           break;
       }
     }
@@ -204,6 +205,12 @@ class Puller {
     }
   }
 
+  // A subscription that has parked too much is started again, to pause, and later to go on.
+  bool AnyPauseChanges() const {
+    return std::any_of(runners_.begin(), runners_.end(),
+                       [](const auto& entry) { return entry.second->PauseChanges(); });
+  }
+
   bool CanReport() { return connection_ && connection_->alive(); }
 
   QueryResult Store(const std::string& name, int appliers, const StatusNumbers& numbers) {
@@ -249,18 +256,20 @@ class Puller {
   void Reconcile(const Subscriptions& subscriptions) {
     const std::map<std::string, SubscriptionConfig>& configs = subscriptions.good;
     std::map<std::string, std::shared_ptr<PullStatus>> statuses;  // of those that start again
+    std::map<std::string, std::string> over_limit;                // which, of these
     std::vector<std::unique_ptr<Runner>> stopped;
     for (auto it = runners_.begin(); it != runners_.end();) {
       auto config = configs.find(it->first);
       // A subscription that failed is started again: the cause may have been repaired.
       const bool keep = config != configs.end() && config->second == it->second->config() &&
-                        !it->second->failed();
+                        !it->second->failed() && !it->second->PauseChanges();
       if (keep) {
         ++it;
         continue;
       }
       if (config != configs.end()) {
         statuses[it->first] = it->second->status();
+        over_limit[it->first] = it->second->OverLimit();
         it->second->StartsAgain();
         // Its properties are reported again. The error of a failed one stays until it works.
         if (!it->second->failed()) {
@@ -285,7 +294,8 @@ class Puller {
       if (runners_.contains(name)) continue;
       std::shared_ptr<PullStatus>& status = statuses[name];
       if (!status) status = std::make_shared<PullStatus>();
-      auto runner = std::make_unique<Runner>(config, options_.dsn, status, &shares_);
+      auto runner =
+          std::make_unique<Runner>(config, options_.dsn, status, &shares_, over_limit[name]);
       std::string error;
       if (runner->Start(&error)) {
         runners_.emplace(name, std::move(runner));

@@ -35,6 +35,7 @@ void PullStatus::Succeeded(const StatusNumbers& numbers, TimePoint::duration too
   numbers_.stale += numbers.stale;
   numbers_.out_of_order += numbers.out_of_order;
   numbers_.dead_letters += numbers.dead_letters;
+  numbers_.parked += numbers.parked;
   retrying_since_.reset();
   not_connected_ = false;
   timer_.Changed();

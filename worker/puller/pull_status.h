@@ -37,6 +37,7 @@ struct StatusNumbers {
   int64_t stale = 0;
   int64_t out_of_order = 0;
   int64_t dead_letters = 0;
+  int64_t parked = 0;
   int64_t failures = 0;
   int64_t received = 0;
   int64_t nacked = 0;

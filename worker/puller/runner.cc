@@ -16,16 +16,20 @@ constexpr std::chrono::seconds kStuckTime{150};
 }  // namespace
 
 Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status,
-               ConnectionShares* shares)
+               ConnectionShares* shares, std::string paused)
     : config_(std::move(config)),
       dsn_(std::move(dsn)),
       status_(std::move(status)),
+      paused_(std::move(paused)),
+      parked_(
+          config_.on_error == OnError::kParkKey ? std::optional(config_.most_parked) : std::nullopt,
+          paused_),
       gate_(config_.appliers),
       health_({.first_pause = config_.min_backoff,
                .doubt = TimeOf("doubt", ConsumerHealth::kDoubt),
                .evidence = TimeOf("evidence", ConsumerHealth::kEvidence)}),
       reporter_(config_.name, config_.appliers, status_.get(), &gate_, &health_, &queue_),
-      queue_(config_, shares, &gate_, &health_, status_.get(),
+      queue_(config_, shares, &gate_, &health_, status_.get(), &parked_,
              [this] { stream_.GiveBack([this] { return TakeSuspended(); }); }),
       stream_(
           config_, status_.get(),
@@ -47,6 +51,12 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
 Runner::~Runner() { Finish(Clock::now()); }
 
 bool Runner::Start(std::string* error) {
+  if (!paused_.empty()) {
+    LogWarn("subscription paused", {{"subscription", config_.name}, {"reason", paused_}});
+    status_->SetStreamState(PullStatus::Stream::kPaused, paused_, Clock::now());
+    appliers_.Start(dsn_);
+    return true;
+  }
   if (!stream_.Open(error)) return false;
   // Last, because they ack over the stream. Messages that have arrived already wait in the queue.
   appliers_.Start(dsn_);
@@ -86,8 +96,10 @@ void Runner::OnApplied(const std::vector<Delivery>& batch,
   std::vector<uint64_t> settled = SettledHandles(batch, dispositions);
   if (!settled.empty()) {
     stream_.Ack(std::move(settled));
-    status_->Succeeded(CountOutcomes(config_.name, stream_.ordered(), batch, dispositions), took,
-                       Clock::now());
+    const StatusNumbers numbers =
+        CountOutcomes(config_.name, stream_.ordered(), batch, dispositions);
+    status_->Succeeded(numbers, took, Clock::now());
+    parked_.Parked(numbers.parked, Clock::now());
   }
   LogApplied(config_.name, batch, dispositions, took);
 }
@@ -122,7 +134,7 @@ std::optional<Unanswered> Runner::LookForAnswers() {
 
 bool Runner::Stuck() {
   const auto limit = TimeOf("stuck_time", kStuckTime);
-  if (stream_.Silence() > limit) return true;
+  if (paused_.empty() && stream_.Silence() > limit) return true;
   // Without a limit for statements a long one looks like a thread that is stuck.
   if (config_.statement_timeout.count() == 0) return false;
   return appliers_.AnyStuckSince(Clock::now() - limit - config_.statement_timeout);

@@ -31,6 +31,7 @@
 #include "worker/puller/connection_shares.h"
 #include "worker/puller/consumer_health.h"
 #include "worker/puller/dead_letter_topic.h"
+#include "worker/puller/parked_retry.h"
 #include "worker/puller/pull_status.h"
 #include "worker/puller/status_reporter.h"
 #include "worker/puller/subscription_stream.h"
@@ -43,9 +44,10 @@ class Runner {
   using Clock = std::chrono::steady_clock;
 
   // `status`: that of an earlier runner of the subscription, or a new one. `shares`, of the
-  // process, outlives it.
+  // process, outlives it. `paused`: it only retries what is parked, and receives nothing; the
+  // reason that OverLimit() of an earlier runner gave.
   Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status,
-         ConnectionShares* shares);
+         ConnectionShares* shares, std::string paused);
   ~Runner();  // Finish(now)
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -65,6 +67,10 @@ class Runner {
   StatusReporter* reporter() { return &reporter_; }
   // True if the service refused the subscription with an error that does not pass. It was logged.
   bool failed() const { return stream_.failed(); }
+  // Which limit of what may be parked is reached (parked_retry.h), and whether it is to be paused,
+  // or to go on, for that: by starting it again.
+  std::string OverLimit() const { return parked_.OverLimit(); }
+  bool PauseChanges() const { return paused_.empty() != OverLimit().empty(); }
   // The statement that has had no answer for longest, if that is kUnansweredTime or more; the
   // status shows it from then on. No more than that is said: a long statement may be in order.
   std::optional<Unanswered> LookForAnswers();
@@ -89,7 +95,9 @@ class Runner {
   const SubscriptionConfig config_;
   const std::string dsn_;
   const std::shared_ptr<PullStatus> status_;
+  const std::string paused_;
   AttemptCounter attempts_;
+  ParkedRetry parked_;
   ApplyGate gate_;
   ConsumerHealth health_;
   StatusReporter reporter_;

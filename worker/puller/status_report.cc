@@ -30,14 +30,14 @@ constexpr char kReport[] =
     "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
     "last_error, last_error_at, stream, stream_since, stream_error, conflicts_per_minute, "
     "unanswered_since, unanswered_pid, suspended_types, suspended_since, suspended_error, "
-    "received, nacked, in_hand, waiting, oldest_waiting, apply_time_p50, apply_time_p99) "
+    "received, nacked, in_hand, waiting, oldest_waiting, apply_time_p50, apply_time_p99, parked) "
     "SELECT $1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
     "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
     "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms', "
     "$15, now() - $16::float * interval '1 ms', $17, $18::int, now() - $19::float * interval "
     "'1 ms', $20::int, $21::text[], now() - $22::float * interval '1 ms', $23, $24::bigint, "
     "$25::bigint, $26::bigint, $27::jsonb, now() - $28::float * interval '1 ms', "
-    "$29::float * interval '1 us', $30::float * interval '1 us' "
+    "$29::float * interval '1 us', $30::float * interval '1 us', $31::bigint "
     "FROM " POSTBOX_NOT_WAITING
     " ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
     "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
@@ -53,7 +53,7 @@ constexpr char kReport[] =
     "received = excluded.received, nacked = excluded.nacked, in_hand = excluded.in_hand, "
     "waiting = excluded.waiting, oldest_waiting = excluded.oldest_waiting, "
     "apply_time_p50 = excluded.apply_time_p50, "
-    "apply_time_p99 = excluded.apply_time_p99";
+    "apply_time_p99 = excluded.apply_time_p99, parked = excluded.parked";
 // Also what pullers have left behind that were killed, or whose subscription was refused. One that
 // lives reports every 5 minutes (ReportTimer::kSignOfLife).
 constexpr char kRemoveReport[] =
@@ -151,6 +151,7 @@ QueryResult StoreReport(Connection* connection, const std::string& subscription,
   for (const auto& time : {numbers.apply_time_p50, numbers.apply_time_p99}) {
     number(time ? std::optional<int64_t>(time->count()) : std::nullopt);
   }
+  number(numbers.parked);
   return connection->Execute(kReport, parameters, &kReportLimits);
 }
 

@@ -14,9 +14,11 @@ constexpr std::chrono::milliseconds kLetterTimeout{1000};
 }  // namespace
 
 WorkQueue::WorkQueue(const SubscriptionConfig& config, ConnectionShares* shares, ApplyGate* gate,
-                     ConsumerHealth* health, PullStatus* status, std::function<void()> give_back)
+                     ConsumerHealth* health, PullStatus* status, ParkedRetry* parked,
+                     std::function<void()> give_back)
     : subscription_(config.name),
       status_(status),
+      parked_(parked),
       give_back_(std::move(give_back)),
       held_(config, health),
       schedule_(shares, gate) {}
@@ -66,12 +68,14 @@ std::optional<WorkQueue::Task> WorkQueue::Next(Applier* applier, size_t limit) {
       schedule_.Lost(&applier->session);
       changed_.notify_all();
     }
-    const ApplierSchedule::Due due{held_.NextBatch(), status_->NextReport(), held_.NextLook()};
+    const ApplierSchedule::Due due{held_.NextBatch(), status_->NextReport(), held_.NextLook(),
+                                   ending_ ? Clock::time_point::max() : parked_->Next()};
     const auto [step, until] = schedule_.Next(&applier->session, due, now);
     if (step == Step::kApply) {
       applier->paced->Enter();
       return Task{step, held_.Take(limit, now)};
     }
+    if (step == Step::kRetryParked) return Task{.step = step, .count = parked_->Begin(now)};
     if (step != Step::kWait) return Task{step};
     applier->inbox->Waits();
     changed_.wait_until(lock, until);
@@ -98,6 +102,15 @@ void WorkQueue::ConnectDone(Applier* applier, bool connected, const std::string&
 void WorkQueue::ReportDone(const Applier& applier) {
   const std::lock_guard<std::mutex> lock(mutex_);
   schedule_.Done(applier.session, Step::kReport);
+}
+
+void WorkQueue::RetryDone(const Applier& applier, const ParkedStep& step) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto now = Clock::now();
+  const auto delay = parked_->Done(step, now);
+  if (delay) status_->Failed("parked keys: " + step.error, *delay, now);
+  schedule_.Done(applier.session, Step::kRetryParked);
+  changed_.notify_all();
 }
 
 std::vector<HeldDeliveries::Letter> WorkQueue::Applied(const Applier& applier,
@@ -132,6 +145,7 @@ void WorkQueue::EndBy(Clock::time_point end) {
 
 EndTimes WorkQueue::ApplyHeld() {
   std::unique_lock<std::mutex> lock(mutex_);
+  ending_ = true;
   const auto wait = [&](Clock::time_point most, auto done) {
     while (!done() && Clock::now() < std::min(most, end_times_.apply_until())) {
       changed_.wait_until(lock, std::min(most, end_times_.apply_until()));

@@ -38,6 +38,7 @@
 #include "worker/puller/held_deliveries.h"
 #include "worker/puller/inbox_client.h"
 #include "worker/puller/paced_inbox.h"
+#include "worker/puller/parked_retry.h"
 #include "worker/puller/pull_status.h"
 
 namespace postbox::puller {
@@ -56,12 +57,14 @@ class WorkQueue {
   struct Task {
     Step step;
     std::vector<Delivery> batch{};  // of kApply; the gate has been entered for it
+    bool count = false;             // of kRetryParked: what is parked
   };
 
   // `give_back` lets the I/O thread call TakeSuspended and nack what it returns, and returns at
   // once. What is passed outlives the queue.
   WorkQueue(const SubscriptionConfig& config, ConnectionShares* shares, ApplyGate* gate,
-            ConsumerHealth* health, PullStatus* status, std::function<void()> give_back);
+            ConsumerHealth* health, PullStatus* status, ParkedRetry* parked,
+            std::function<void()> give_back);
 
   // On the I/O thread: messages come, and are given back.
   void Push(std::vector<Delivery> deliveries);
@@ -83,6 +86,7 @@ class WorkQueue {
   // It has done what Next returned. For kDisconnect there is no call.
   void ConnectDone(Applier* applier, bool connected, const std::string& error);
   void ReportDone(const Applier& applier);
+  void RetryDone(const Applier& applier, const ParkedStep& step);
   // Moves the unsettled messages out of its batch. Returns those for the dead-letter topic.
   std::vector<HeldDeliveries::Letter> Applied(const Applier& applier,
                                               const std::vector<Disposition>& dispositions,
@@ -106,6 +110,7 @@ class WorkQueue {
  private:
   const std::string subscription_;
   PullStatus* const status_;
+  ParkedRetry* const parked_;
   const std::function<void()> give_back_;
 
   std::mutex mutex_;  // guards what follows
@@ -113,6 +118,7 @@ class WorkQueue {
   HeldDeliveries held_;
   ApplierSchedule schedule_;
   EndTimes end_times_;
+  bool ending_ = false;  // no parked key is retried any more
   bool stopping_ = false;
 };
 

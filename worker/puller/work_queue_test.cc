@@ -21,7 +21,8 @@ class WorkQueueTest : public ::testing::Test {
   ApplyGate gate_{1};
   ConsumerHealth health_{{}};
   PullStatus status_;
-  WorkQueue queue_{Config(), &shares_, &gate_, &health_, &status_, [] {}};
+  ParkedRetry parked_{std::nullopt, ""};
+  WorkQueue queue_{Config(), &shares_, &gate_, &health_, &status_, &parked_, [] {}};
   DatabaseInboxClient inbox_{"", "test", InvalidOid, InvalidOid, {}};
   PacedInbox paced_{"test", &inbox_, &gate_};
   WorkQueue::Applier applier_{&inbox_, &paced_};

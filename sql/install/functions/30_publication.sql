@@ -205,7 +205,7 @@ Rights: SELECT and UPDATE on the outbox, or of a `log` on the table of parked ev
   of the outbox.
 Errors: 22004 if outbox is NULL; 42809 if the relation is not an outbox; 42P01 if its table was dropped; 42501 without the rights.
 Since: 0.2.0
-Example: SELECT postbox.redrive(outbox, first_event_id) FROM postbox.paused_keys WHERE last_error LIKE 'INVALID_ARGUMENT%';$$;
+Example: SELECT postbox.redrive(relation, first_event_id::uuid) FROM postbox.paused_keys WHERE side = 'outbox' AND last_error LIKE 'INVALID_ARGUMENT%';$$;
 
 -- The keys of the event, by publication; NULL if there is no such event.
 CREATE OR REPLACE FUNCTION postbox.remove_event(registered postbox.outbox, event_id uuid, OUT publications text[], OUT keys text[])
@@ -355,8 +355,8 @@ CREATE OR REPLACE FUNCTION postbox.show_paused_keys(outbox regclass)
 COMMENT ON FUNCTION postbox.show_paused_keys(regclass) IS 'Internal: postbox.outbox_paused_keys, run as the owner of the outbox; no rows if the caller may not see its events.';
 
 CREATE OR REPLACE FUNCTION postbox.list_paused_keys()
-    RETURNS TABLE (outbox regclass, aggregate_id text, first_event_id uuid, event_type text, attempts int,
-                   next_retry_at timestamptz, last_error text, waiting bigint)
+    RETURNS TABLE (side text, relation regclass, aggregate_id text, first_event_id text, event_type text, attempts int,
+                   next_retry_at timestamptz, last_error text, waiting bigint, since timestamptz, dead_letter bigint)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -367,7 +367,8 @@ BEGIN
     FOR registered IN SELECT o.relation FROM postbox.outbox o ORDER BY o.relation LOOP
         -- An outbox that cannot be read does not hide the others.
         BEGIN
-            RETURN QUERY SELECT registered, k.* FROM postbox.show_paused_keys(registered) k;
+            RETURN QUERY SELECT 'outbox', registered, k.aggregate_id, k.first_event_id::text, k.event_type, k.attempts, k.next_retry_at, k.last_error, k.waiting,
+                NULL::timestamptz, NULL::bigint FROM postbox.show_paused_keys(registered) k;
         EXCEPTION
             WHEN lock_not_available THEN
                 RAISE WARNING USING
@@ -380,24 +381,29 @@ BEGIN
                     DETAIL = concat_ws(': ', SQLERRM, nullif(reason, ''));
         END;
     END LOOP;
+    RETURN QUERY SELECT * FROM postbox.inbox_paused_keys();
 END
 $$;
 COMMENT ON FUNCTION postbox.list_paused_keys() IS 'Internal: the rows of postbox.paused_keys.';
 
 CREATE OR REPLACE VIEW postbox.paused_keys AS SELECT * FROM postbox.list_paused_keys();
 COMMENT ON VIEW postbox.paused_keys IS
-$$One row for each key that waits because its first unpublished event is parked.
+$$One row for each key that waits because its first event is parked: in an outbox one that could not be published, in an inbox one that could not be applied.
 
 Rights: SELECT, which PUBLIC has. A role sees the rows of the outboxes that it may read: SELECT on the `table`, or on `<outbox>_parked` of a `log`, and USAGE on the
-  schema, without row security. Members of `postbox_operator` and `pg_monitor` see all rows.$$;
-COMMENT ON COLUMN postbox.paused_keys.outbox IS 'The outbox';
+  schema, without row security; and those of the inboxes whose owner's rights it has. Members of `postbox_operator` see all rows, those of `pg_monitor` all of outboxes.$$;
+COMMENT ON COLUMN postbox.paused_keys.side IS '`outbox` or `inbox`';
+COMMENT ON COLUMN postbox.paused_keys.relation IS 'The outbox or the inbox';
 COMMENT ON COLUMN postbox.paused_keys.aggregate_id IS 'The aggregate id, which is the key';
-COMMENT ON COLUMN postbox.paused_keys.first_event_id IS 'The id of the parked event; postbox.redrive and postbox.discard take it';
+COMMENT ON COLUMN postbox.paused_keys.first_event_id IS 'The id of the parked event. As a uuid, postbox.redrive and postbox.discard take that of an outbox';
 COMMENT ON COLUMN postbox.paused_keys.event_type IS 'The type of the parked event';
-COMMENT ON COLUMN postbox.paused_keys.attempts IS 'How many attempts to publish it have failed; 0 if it alone got no answer from Pub/Sub';
-COMMENT ON COLUMN postbox.paused_keys.next_retry_at IS 'When it is retried; infinity: not before postbox.redrive, because max_attempts are used up';
-COMMENT ON COLUMN postbox.paused_keys.last_error IS 'Why the last attempt failed; see Troubleshooting';
+COMMENT ON COLUMN postbox.paused_keys.attempts IS 'How many attempts to publish or apply it have failed; 0 if it alone got no answer from Pub/Sub, or none has been made';
+COMMENT ON COLUMN postbox.paused_keys.next_retry_at IS
+    'When it is retried; infinity: not before a redrive, because `max_attempts` of the publication, or `parked_max_attempts` of the subscription, are used up';
+COMMENT ON COLUMN postbox.paused_keys.last_error IS 'Why the last attempt failed; see Troubleshooting. Of an inbox with the SQLSTATE';
 COMMENT ON COLUMN postbox.paused_keys.waiting IS 'How many later events of the key wait behind it';
+COMMENT ON COLUMN postbox.paused_keys.since IS 'Since when the key has been parked. NULL for an outbox';
+COMMENT ON COLUMN postbox.paused_keys.dead_letter IS 'The dead letter of an inbox; postbox.redrive_dead_letter and postbox.discard_dead_letter take it. NULL for an outbox';
 
 -- In C, because each query of the status calls it: see extension/registry/outbox_problem.cc.
 CREATE OR REPLACE FUNCTION postbox.outbox_problem(registered postbox.outbox) RETURNS postbox.problem

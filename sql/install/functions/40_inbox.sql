@@ -12,10 +12,25 @@ Errors: 42P07 if the table exists; 22023 if the retention is not positive; 42622
 Since: 0.2.0
 Example: SELECT postbox.create_inbox('catalog_read.inbox');$$;
 
+CREATE OR REPLACE FUNCTION postbox.alter_inbox(inbox regclass, retention interval DEFAULT NULL, park_keys boolean DEFAULT NULL) RETURNS void
+    AS 'MODULE_PATHNAME', 'alter_inbox' LANGUAGE C;
+COMMENT ON FUNCTION postbox.alter_inbox(regclass, interval, boolean) IS
+$$Changes properties of an inbox. An argument that is NULL changes nothing.
+
+inbox: the inbox table.
+retention: how long event ids and tombstones are kept.
+park_keys: whether keys of the inbox may be parked (`on_error => 'park_key'`). If so, each transaction that applies events looks for parked keys first, and must be READ
+  COMMITTED. A change waits for the transactions that apply events. `create_subscription` with `on_error => 'park_key'` sets it.
+
+Rights: ownership of the inbox.
+Errors: 42809 if the table is not an inbox; 22023 if the retention is not positive; 55000 if `park_keys` is false, and keys are parked or a subscription parks keys.
+Since: 0.2.0
+Example: SELECT postbox.alter_inbox('catalog_read.inbox', park_keys => true);$$;
+
 CREATE OR REPLACE FUNCTION postbox.drop_inbox(inbox regclass) RETURNS void
     AS 'MODULE_PATHNAME', 'drop_inbox' LANGUAGE C;
 COMMENT ON FUNCTION postbox.drop_inbox(regclass) IS
-$$Drops an inbox with its subscriptions, projections, handlers, dead letters and tombstones. The targets of projections keep their rows; the functions of handlers and the
+$$Drops an inbox with its subscriptions, projections, handlers, dead letters, parked keys and tombstones. The targets of projections keep their rows; the functions of handlers and the
   Pub/Sub subscriptions stay.
 
 inbox: the inbox table.
@@ -27,7 +42,7 @@ Since: 0.2.0$$;
 CREATE OR REPLACE FUNCTION postbox.purge_inbox(inbox regclass, batch int DEFAULT 10000) RETURNS bigint
     AS 'MODULE_PATHNAME', 'purge_inbox' LANGUAGE C;
 COMMENT ON FUNCTION postbox.purge_inbox(regclass, int) IS
-$$Deletes event ids, and then tombstones, that are older than the retention of an inbox. Returns the number of deleted rows. Workers call it regularly, see
+$$Deletes event ids, and then tombstones, that are older than the retention of an inbox. Ids of parked events stay. Returns the number of deleted rows. Workers call it regularly, see
   `postbox.maintenance_interval`; call it where no worker runs.
 
 inbox: the inbox table.

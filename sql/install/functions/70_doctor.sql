@@ -325,11 +325,17 @@ BEGIN
         FROM postbox.publication p CROSS JOIN LATERAL postbox.state_problem(p.name) w WHERE w.code IS NOT NULL AND NOT pg_is_in_recovery();
     RETURN QUERY SELECT (postbox.make_finding('publications', 'warning', o.relation::text, 'no publication reads this outbox', 'run SELECT postbox.create_publication, or drop the outbox')).*
         FROM postbox.outbox o WHERE NOT EXISTS (SELECT FROM postbox.publication p WHERE p.outbox = o.relation);
-    RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.outbox::text, format('keys wait behind an event that cannot be published: %s, the first behind event %s: %s',
-            count(*), min(k.first_event_id::text), min(k.last_error)),
+    RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.relation::text, format('keys wait behind an event that cannot be published: %s, the first behind event %s: %s',
+            count(*), min(k.first_event_id), min(k.last_error)),
             format('remove the cause and run SELECT postbox.redrive(%L), or give up the events one by one with SELECT postbox.discard(%L, %L)',
-                   k.outbox, k.outbox, min(k.first_event_id::text)))).*
-        FROM postbox.paused_keys k GROUP BY k.outbox;
+                   k.relation, k.relation, min(k.first_event_id)))).*
+        FROM postbox.list_paused_keys() k WHERE k.side = 'outbox' GROUP BY k.relation;
+    RETURN QUERY SELECT (postbox.make_finding('paused keys', 'warning', k.relation::text, format('%s keys with %s events wait behind an event that could not be applied, the '
+            'first since %s; %s keys wait for a redrive, and the others are retried: %s', count(*), sum(k.waiting) + count(k.dead_letter), date_trunc('second', min(k.since)),
+            count(*) FILTER (WHERE k.next_retry_at = 'infinity'), min(k.last_error)),
+            format('see postbox.paused_keys, remove the cause and run SELECT * FROM postbox.redrive_dead_letters(%L), or give up an event with SELECT postbox.discard_dead_letter(%s, '
+                   'reason => ...)', k.relation, min(k.dead_letter)))).*
+        FROM postbox.inbox_paused_keys() k GROUP BY k.relation;
 END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_publications() IS 'Internal: the checks of postbox.doctor() on publications and paused keys.';
@@ -410,12 +416,14 @@ BEGIN
                 'is connected (process %s): it serves other subscriptions, has just started, or cannot open another connection', s.rolname, s.pid) END
                 || CASE WHEN s.other_pid IS NULL THEN '' ELSE format('; a session of role %I with application_name postbox pull (process %s) may neither apply its events nor report on it: the role '
                 'has no INSERT on %s', s.other_role, s.other_pid, s.inbox) END
+            WHEN s.stream = 'paused' THEN format('it is paused: %s', s.stream_error)
             WHEN s.stream <> 'connected' THEN format('its stream is %s: %s', s.stream, coalesce(s.stream_error, 'no error is known'))
             ELSE format('nothing has been applied since %s: %s', date_trunc('second', s.retrying_since), coalesce(s.last_error, 'no error is known')) END,
             CASE WHEN s.stream IS NULL AND pg_is_in_recovery() THEN 'run SELECT * FROM postbox.doctor() on the primary'
             WHEN s.stream IS NULL THEN CASE WHEN s.other_pid IS NULL THEN '' ELSE format('grant INSERT on %s to that role if it is meant to run postbox pull; otherwise ', s.inbox) END
                 || CASE WHEN s.pid IS NULL THEN format('start postbox pull, or run SELECT postbox.drop_subscription(%L)', s.name)
                    ELSE 'see the log of postbox pull, and run postbox doctor; if that session is not a puller, start postbox pull' END
+            WHEN s.stream = 'paused' THEN format('redrive or discard parked events of %s, see postbox.paused_keys, or raise the limit of the subscription', s.inbox)
             ELSE 'see the log of postbox pull, and run postbox doctor' END)).*
         FROM (SELECT b.name, b.inbox, t.*, p.pid, p.rolname, o.pid AS other_pid, o.rolname AS other_role
               FROM postbox.subscription b LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name AND p.may_apply
@@ -443,7 +451,7 @@ BEGIN
     RETURN QUERY SELECT (postbox.make_finding('dead letters', 'warning', d.inbox::text,
             format('%s events could not be applied, the last at %s', count(*), date_trunc('second', max(d.failed_at))),
             'see postbox.dead_letter, and run SELECT postbox.redrive_dead_letter(id) or SELECT postbox.discard_dead_letter(id) for each')).*
-        FROM postbox.dead_letter d GROUP BY d.inbox;
+        FROM postbox.dead_letter d WHERE NOT d.parked GROUP BY d.inbox;
 END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_subscriptions() IS 'Internal: the checks of postbox.doctor() on inboxes, subscriptions and dead letters.';

@@ -19,6 +19,8 @@ BEGIN
             DELETE FROM postbox.projection p WHERE p.inbox = OLD.relation;
             DELETE FROM postbox.handler h WHERE h.inbox = OLD.relation;
             DELETE FROM postbox.dead_letter d WHERE d.inbox = OLD.relation;
+            DELETE FROM postbox.parked_key k WHERE k.inbox = OLD.relation;
+            DELETE FROM postbox.discarded_event d WHERE d.inbox = OLD.relation;
     END CASE;
     RETURN NULL;
 END

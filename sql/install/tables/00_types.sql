@@ -30,10 +30,10 @@ COMMENT ON COLUMN postbox.event.payload IS 'The content, as bytes';
 COMMENT ON COLUMN postbox.event.attributes IS 'The other attributes of the message, a JSON object of strings';
 COMMENT ON COLUMN postbox.event.occurred_at IS 'When the event occurred';
 
-CREATE TYPE postbox.outcome AS ENUM ('applied', 'duplicate', 'stale', 'ignored', 'rejected');
+CREATE TYPE postbox.outcome AS ENUM ('applied', 'duplicate', 'stale', 'ignored', 'rejected', 'parked');
 COMMENT ON TYPE postbox.outcome IS
     'The result of applying an event: applied; duplicate: an event with this id was applied before; stale: older than what is stored; ignored: nothing takes its type; '
-    'rejected: recorded in postbox.dead_letter';
+    'rejected: recorded in postbox.dead_letter; parked: recorded there, to be applied later in the order of its key';
 
 -- How PostgreSQL chooses between the forms of outbox_emit: functions/20_emit.sql.
 CREATE DOMAIN postbox.event_type AS text;

@@ -8,16 +8,20 @@ CREATE TABLE postbox.inbox (
     relation regclass PRIMARY KEY,
     tombstone regclass NOT NULL UNIQUE,
     retention interval NOT NULL CHECK (retention > interval '0'),
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    park_keys boolean NOT NULL DEFAULT false
 );
 COMMENT ON TABLE postbox.inbox IS
-$$The inboxes of this database, one row for each. Only the functions change it: `create_inbox`, `register_inbox`, `repair_inbox` and `drop_inbox`.
+$$The inboxes of this database, one row for each. Only the functions change it: `create_inbox`, `alter_inbox`, `register_inbox`, `repair_inbox`,
+  `drop_inbox`, and `create_subscription` with `on_error => 'park_key'`.
 
 Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.inbox.relation IS 'The inbox table: one row for each event that was seen.';
 COMMENT ON COLUMN postbox.inbox.tombstone IS 'The table of tombstones: the versions at which keys of projections were deleted.';
 COMMENT ON COLUMN postbox.inbox.retention IS 'How long event ids and tombstones are kept. It must be longer than Pub/Sub may deliver an event again.';
 COMMENT ON COLUMN postbox.inbox.created_at IS 'When the inbox was created or registered.';
+COMMENT ON COLUMN postbox.inbox.park_keys IS
+    'Whether keys may be parked (`on_error => ''park_key''`). If so, each transaction that applies events looks for parked keys first.';
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.inbox', '');
 REVOKE ALL ON postbox.inbox FROM PUBLIC;

@@ -9,13 +9,19 @@ CREATE TABLE postbox.subscription (
     appliers int NOT NULL DEFAULT 4,
     batch_size int NOT NULL DEFAULT 500,
     batch_delay interval NOT NULL DEFAULT '5ms',
-    on_error text NOT NULL DEFAULT 'reject' CHECK (on_error IN ('reject', 'dead_letter_topic', 'nack')),
+    on_error text NOT NULL DEFAULT 'reject' CHECK (on_error IN ('reject', 'dead_letter_topic', 'nack', 'park_key')),
     max_attempts int NOT NULL DEFAULT 5,
     min_backoff interval NOT NULL DEFAULT '1s',
     max_backoff interval NOT NULL DEFAULT '60s',
     dead_letter_topic text,
     statement_timeout interval NOT NULL DEFAULT '30s',
     lock_timeout interval NOT NULL DEFAULT '5s',
+    parked_min_backoff interval NOT NULL DEFAULT '10s',
+    parked_max_backoff interval NOT NULL DEFAULT '10min',
+    parked_max_attempts int NOT NULL DEFAULT 20,
+    max_parked_keys int NOT NULL DEFAULT 10000,
+    max_parked_events int NOT NULL DEFAULT 100000,
+    max_parked_bytes bigint NOT NULL DEFAULT 1073741824,
     credential text,
     paused_at timestamptz,
     paused_reason text,
@@ -43,6 +49,12 @@ COMMENT ON COLUMN postbox.subscription.max_backoff IS 'See the argument of `post
 COMMENT ON COLUMN postbox.subscription.dead_letter_topic IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.statement_timeout IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.lock_timeout IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.parked_min_backoff IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.parked_max_backoff IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.parked_max_attempts IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.max_parked_keys IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.max_parked_events IS 'See the argument of `postbox.create_subscription`.';
+COMMENT ON COLUMN postbox.subscription.max_parked_bytes IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.credential IS 'See the argument of `postbox.create_subscription`.';
 COMMENT ON COLUMN postbox.subscription.paused_at IS 'When the subscription was paused. NULL if it was not, or was resumed.';
 COMMENT ON COLUMN postbox.subscription.paused_reason IS 'Why it was paused.';
@@ -62,6 +74,7 @@ CREATE TABLE postbox.subscription_status (
     stale bigint NOT NULL,
     out_of_order bigint NOT NULL,
     dead_letters bigint NOT NULL,
+    parked bigint NOT NULL DEFAULT 0,
     failures bigint NOT NULL,
     retrying_since timestamptz,
     next_try timestamptz,
@@ -101,7 +114,8 @@ COMMENT ON COLUMN postbox.subscription_status.duplicates IS 'Events that the inb
 COMMENT ON COLUMN postbox.subscription_status.stale IS 'Events older than what every projection that takes them had stored.';
 COMMENT ON COLUMN postbox.subscription_status.out_of_order IS
     'The stale events that came over a subscription with message ordering: an older version after a newer one of its key. Should be 0.';
-COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were given up.';
+COMMENT ON COLUMN postbox.subscription_status.dead_letters IS 'Events that were given up. Parked events do not count.';
+COMMENT ON COLUMN postbox.subscription_status.parked IS 'Events that were stored in their parked key instead of being applied (`on_error => ''park_key''`).';
 COMMENT ON COLUMN postbox.subscription_status.failures IS 'Attempts that failed, of events and of batches.';
 COMMENT ON COLUMN postbox.subscription_status.retrying_since IS 'Since when there have been failures and no success. NULL if nothing has failed since the last success.';
 COMMENT ON COLUMN postbox.subscription_status.next_try IS 'When the attempt that failed last is repeated. NULL if nothing waits for a retry.';
@@ -109,7 +123,7 @@ COMMENT ON COLUMN postbox.subscription_status.last_error IS 'The last error, als
 COMMENT ON COLUMN postbox.subscription_status.last_error_at IS 'When the last error happened. NULL if there was none.';
 COMMENT ON COLUMN postbox.subscription_status.stream IS
     'The state of the stream from Pub/Sub: `connecting` for the first time, `connected`, `reconnecting` after an error that may pass, or `failed`: it is tried again every '
-    '10 s. See Troubleshooting. `paused` if the puller has stopped pulling a paused subscription.';
+    '10 s. See Troubleshooting. `paused` if the puller has stopped pulling, because the subscription is paused or a limit of what may be parked is reached.';
 COMMENT ON COLUMN postbox.subscription_status.stream_since IS 'Since when the stream has been in this state.';
 COMMENT ON COLUMN postbox.subscription_status.stream_error IS 'Why the stream ended, or the reason of the pause. NULL while it is connected.';
 COMMENT ON COLUMN postbox.subscription_status.conflicts_per_minute IS

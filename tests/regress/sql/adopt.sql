@@ -94,7 +94,7 @@ INSERT INTO shop.changes (event_id, entity, entity_id, "Kind", revision, created
 SELECT pg_temp.id(n), 'user', pg_temp.id(9), 'user.changed', n, '2025-01-02' FROM generate_series(2, 4) n;
 UPDATE shop.changes SET publish_attempts = 5, next_retry_at = 'infinity', last_error = 'INVALID_ARGUMENT: no' WHERE event_id = pg_temp.id(1);
 UPDATE shop.changes SET next_retry_at = 'infinity' WHERE event_id = pg_temp.id(2);
-SELECT outbox, aggregate_id, first_event_id, event_type, attempts, last_error, waiting FROM postbox.paused_keys;
+SELECT relation, aggregate_id, first_event_id, event_type, attempts, last_error, waiting FROM postbox.paused_keys;
 -- whatever the time zone of the session
 SELECT publication, pending, parked, abs(extract(epoch FROM oldest_pending) - extract(epoch FROM now() - '2025-01-01 10:00+00')) < 600 AS right_age
 FROM postbox.publication_status;

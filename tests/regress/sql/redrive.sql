@@ -40,7 +40,7 @@ BEGIN
 END $$;
 CALL pg_temp.setup();
 SELECT * FROM pg_temp.state();
-SELECT outbox, aggregate_id, first_event_id, event_type, attempts, next_retry_at AT TIME ZONE 'UTC' AS next_retry_at, last_error, waiting
+SELECT side, relation, aggregate_id, first_event_id, event_type, attempts, next_retry_at AT TIME ZONE 'UTC' AS next_retry_at, last_error, waiting
 FROM postbox.paused_keys;
 
 -- one event, with those behind it
