@@ -7,19 +7,20 @@ Subject = collections.namedtuple("Subject", "title about objects")
 
 SUBJECTS = {
     "outbox.md": Subject("Outboxes", "An outbox is a table into which a service writes its events.", (
-        "create_outbox", "adopt_outbox", "register_outbox", "drop_outbox", "repair_outbox", "purge_outbox",
+        "create_outbox", "alter_outbox", "adopt_outbox", "register_outbox", "drop_outbox", "repair_outbox", "purge_outbox",
         "settle_foreign_events", "resolve_unknown_origin")),
     "emit.md": Subject("Emitting events", "How a service stores an event in its transaction.", ("outbox_emit", "outbox_emit_json", "receipt")),
     "changes.md": Subject("Change triggers", "Triggers that emit an event for each change of a table.", (
         "create_change_triggers", "drop_change_triggers", "emit_changes")),
     "publication.md": Subject("Publications", "A publication sends the events of an outbox to a topic.", (
-        "create_publication", "alter_publication", "resume_publication", "drop_publication", "claim_publication", "redrive", "discard",
-        "lane_slice")),
+        "create_publication", "alter_publication", "pause_publication", "resume_publication", "drop_publication", "claim_publication",
+        "redrive", "discard", "lane_slice")),
     "inbox.md": Subject("Inboxes", "An inbox is a table in which a consumer remembers events. These functions create it and apply events.", (
         "create_inbox", "alter_inbox", "register_inbox", "drop_inbox", "repair_inbox", "purge_inbox", "inbox_apply", "inbox_apply_batch",
         "event_version", "wait_for_version", "event", "outcome")),
     "projection.md": Subject("Projections and handlers", "What an event changes in the database of its consumer.", (
-        "create_projection", "drop_projection", "create_handler", "drop_handler")),
+        "create_projection", "alter_projection", "pause_projection", "resume_projection", "drop_projection",
+        "create_handler", "alter_handler", "pause_handler", "resume_handler", "drop_handler")),
     "dead-letter.md": Subject("Dead letters", "Events that could not be applied.", (
         "record_dead_letter", "redrive_dead_letter", "redrive_dead_letters", "discard_dead_letter", "discard_dead_letters")),
     "subscription.md": Subject("Subscriptions", "How the messages of a Pub/Sub subscription get into an inbox.", (

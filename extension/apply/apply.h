@@ -19,10 +19,10 @@
 //
 // Errors. Transient errors (extension/rules/sqlstate_class.h) are raised: the event is not the
 // cause, so the transaction rolls back and nothing is recorded. Errors in the configuration are
-// raised too: those of the inbox itself, projections and handlers that are broken (Route), and
-// missing rights (rights.h). All others belong to the event. The call says what becomes of them:
-// they are raised, which is the default, or the event is recorded as rejected. No setting of the
-// session says it: behind a pooler that shares sessions it may be another client's.
+// raised too: those of the inbox itself, projections and handlers that are broken or paused
+// (Route), and missing rights (rights.h). All others belong to the event. The call says what
+// becomes of them: they are raised, which is the default, or the event is recorded as rejected. No
+// setting of the session says it: behind a pooler that shares sessions it may be another client's.
 //
 // Two sessions apply the same event. The second waits at its INSERT into the inbox until the first
 // has ended: if that one commits, the event is a duplicate; if it rolls back, the second applies

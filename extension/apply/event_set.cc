@@ -14,7 +14,7 @@ EventSet::EventSet(ApplySession* session)
 Projection* EventSet::ProjectionFor(const InboxEvent& event) const {
   if (event.IsNull(EventField::kEventType)) return nullptr;
   const Route* route = inbox_->routes().Of(event.event_type);
-  if (route == nullptr || route->problem != nullptr || !route->handlers.empty() ||
+  if (route == nullptr || !route->Fits() || !route->handlers.empty() ||
       route->projections.size() != 1 || route->projections[0].deletes) {
     return nullptr;
   }

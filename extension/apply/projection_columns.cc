@@ -1,5 +1,7 @@
 #include "extension/apply/projection_columns.h"
+
 #include "extension/apply/column_value.h"
+#include "extension/apply/consumer_names.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 
@@ -101,12 +103,12 @@ void ReadIndexes(Relation relation, Target* target) {
     Throw(ERRCODE_UNDEFINED_TABLE,
           "table with OID " + std::to_string(config.target) + " does not exist");
   }
-  const std::string id = std::to_string(config.id);
-  Throw(ERRCODE_UNDEFINED_TABLE, "the target of projection " + id + " has been dropped",
+  Throw(ERRCODE_UNDEFINED_TABLE,
+        "the target of projection \"" + config.name + "\" has been dropped",
         config.dropped_target.empty() ? "" : "It was table " + config.dropped_target + ".",
         "If its events are still needed, first create the table and the projection again. Then "
         "remove this projection with postbox.drop_projection(" +
-            id + ").");
+            NameLiteral(config.name) + ").");
 }
 
 Target ReadTarget(const ProjectionConfig& config) {
@@ -256,7 +258,7 @@ class SourceMap {
             const Attribute& version)
       : key_(key), version_(version), by_name_(!config.columns) {
     if (by_name_) return;
-    mapping_ = ParseMapping(*config.columns, config.id == 0);
+    mapping_ = ParseMapping(*config.columns, config.chosen);
     for (const auto& [column, source] : mapping_) target.Need(column, "a column");
   }
 
@@ -336,13 +338,12 @@ void AddOtherColumns(const Target& target, const SourceMap& sources, const Key& 
 void RequireWritten(const Target& target, const ProjectionConfig& config) {
   for (const std::string& column : config.writes) {
     if (target.Find(column) != nullptr) continue;
-    const std::string id = std::to_string(config.id);
     Throw(ERRCODE_UNDEFINED_COLUMN,
           "column \"" + column + "\" of relation \"" + target.name + "\" does not exist",
-          "Projection " + id + " wrote it when it was created.",
-          "Add the column to the table again. If it was renamed or is no longer needed, remove the "
-          "projection with postbox.drop_projection(" +
-              id + ") and create it again.");
+          "Projection \"" + config.name + "\" writes it.",
+          "Add the column to the table again. If it was renamed or is no longer needed, run SELECT "
+          "postbox.alter_projection(" +
+              NameLiteral(config.name) + ", columns => ...).");
   }
 }
 
@@ -362,6 +363,7 @@ std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters
     config.delete_types = TextArrayColumn(row, 7);
     config.dropped_target = TextColumn(row, 8);
     config.writes = TextArrayColumn(row, 9);
+    config.name = TextColumn(row, 10);
   }
   return configs;
 }

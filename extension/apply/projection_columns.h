@@ -21,7 +21,8 @@ namespace postbox {
 
 // A row of postbox.projection, or the arguments of create_projection.
 struct ProjectionConfig {
-  int64 id = 0;
+  int64 id = 0;  // 0: it is being created
+  std::string name;
   std::vector<std::string> event_types;
   std::vector<std::string> delete_types;
   Oid target = InvalidOid;
@@ -30,6 +31,7 @@ struct ProjectionConfig {
   std::vector<std::string> key;        // empty: the primary key
   std::string version_column;
   std::vector<std::string> writes;  // what it wrote when it was made; empty: not known
+  bool chosen = false;              // `columns` are given in this call, so that they are checked
 };
 
 struct ProjectionColumn {
@@ -70,7 +72,7 @@ struct ProjectionColumns {
 // The columns of a query of postbox.projection for ReadProjections.
 inline constexpr char kProjectionColumns[] =
     "id, event_types, target::oid, columns::text, key, version_column::text, delete_types, "
-    "dropped_target, writes";
+    "dropped_target, writes, name";
 // Runs the query. Needs an open SPI connection and FixedSearchPath. Read to the end before the
 // first projection is made, which runs further statements.
 std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters& key);

@@ -1,9 +1,10 @@
-// create_projection, create_handler and their drop functions.
+// create_projection, alter_projection and drop_projection.
 //
 // Only the owner of an inbox configures it, since its projections and handlers run with the owner's
 // rights. Whether these suffice is checked here, so that the first event does not fail. A
 // transaction that configures an inbox locks its row in postbox.inbox first, so that of two at the
 // same time the second sees the conflict.
+#include "extension/apply/consumer_names.h"
 #include "extension/apply/event_types.h"
 #include "extension/apply/inbox_cache.h"
 #include "extension/base/arguments.h"
@@ -16,7 +17,7 @@
 
 extern "C" {
 #include <storage/lmgr.h>
-#include <utils/regproc.h>
+#include <utils/jsonb.h>
 }
 
 namespace postbox {
@@ -27,17 +28,17 @@ namespace {
 void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
                         const ProjectionColumns& resolved) {
   Parameters parameters;
-  parameters.AddOid(REGCLASSOID, config.target);
+  parameters.AddOid(REGCLASSOID, config.target).Add(INT8OID, Int64GetDatum(config.id));
   const uint64 rows =
-      Run("SELECT inbox::oid, id::text, event_types || delete_types, key, version_column::text, "
-          "delete_types <> '{}' FROM postbox.projection WHERE target = $1 ORDER BY id",
+      Run("SELECT inbox::oid, name, event_types || delete_types, key, version_column::text, "
+          "delete_types <> '{}' FROM postbox.projection WHERE target = $1 AND id <> $2 ORDER BY id",
           parameters);
   std::vector<std::string> types = config.event_types;
   types.insert(types.end(), config.delete_types.begin(), config.delete_types.end());
   const std::vector<std::string> key = resolved.KeyNames();
 
   for (uint64 row = 0; row < rows; ++row) {
-    const std::string other = "projection " + TextColumn(row, 2);
+    const std::string other = "projection \"" + TextColumn(row, 2) + "\"";
     if (OidColumn(row, 1) != inbox) {
       Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "table " + resolved.target_name + " is the target of another inbox's projection",
@@ -50,7 +51,7 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
         (deletes && TextColumn(row, 5) != config.version_column)) {
       Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "projections of table " + resolved.target_name + " have different keys or versions",
-            other + " has another key or version column.",
+            "In " + other + " they are different.",
             "All projections of a table need the same key. Their version columns may differ only "
             "if none of them deletes.");
     }
@@ -58,8 +59,9 @@ void CheckAgainstOthers(Oid inbox, const ProjectionConfig& config,
     if (!common.empty()) {
       Throw(ERRCODE_DUPLICATE_OBJECT,
             "event types are already projected onto table " + resolved.target_name,
-            other + " takes the event types " + common + ".",
-            "Remove that projection first with postbox.drop_projection.");
+            "The event types " + common + " belong to " + other + ".",
+            "Change or remove that projection first, with postbox.alter_projection or "
+            "postbox.drop_projection.");
     }
   }
 }
@@ -82,22 +84,35 @@ void WarnOfLostOffsets(const ProjectionColumns& resolved) {
   }
 }
 
-void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& columns) {
-  SpiConnection connection;
-  FixedSearchPath search_path;
-  RequireInboxOwner(inbox);
-  LockRegistration("inbox", inbox);
-  if (!columns.isnull) {
-    if (!Pg([&] { return JB_ROOT_IS_OBJECT(DatumGetJsonbP(columns.value)) != 0; })) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "columns must be a JSON object", "",
-            "Map target columns to JSON fields: {\"title\": \"name\"}.");
-    }
-    config.columns = Pg([&]() -> const char* {
-      Jsonb* json = DatumGetJsonbP(columns.value);
-      return JsonbToCString(nullptr, &json->root, VARSIZE(json));
-    });
+// What is to be stored of `columns`: an object.
+std::string ColumnsArgument(Datum columns) {
+  if (!Pg([&] { return JB_ROOT_IS_OBJECT(DatumGetJsonbP(columns)) != 0; })) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "columns must be a JSON object", "",
+          "Map target columns to JSON fields: {\"title\": \"name\"}.");
   }
-  const ProjectionColumns resolved = ResolveColumns(config);
+  return Pg([&]() -> const char* {
+    Jsonb* json = DatumGetJsonbP(columns);
+    return JsonbToCString(nullptr, &json->root, VARSIZE(json));
+  });
+}
+
+bool IsJsonNull(Datum columns) {
+  return Pg([&] {
+    Jsonb* json = DatumGetJsonbP(columns);
+    JsonbValue value;
+    return JsonbExtractScalar(&json->root, &value) && value.type == jbvNull;
+  });
+}
+
+void RequireEventTypes(const ProjectionConfig& config) {
+  if (config.event_types.empty() && config.delete_types.empty()) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_types may not be empty");
+  }
+}
+
+// Throws unless the projection, as it is to be stored, can write its target.
+ProjectionColumns Check(Oid inbox, const ProjectionConfig& config) {
+  ProjectionColumns resolved = ResolveColumns(config);
   if (Pg([&] { return get_rel_persistence(config.target) == RELPERSISTENCE_TEMP; })) {
     Throw(ERRCODE_INVALID_TABLE_DEFINITION,
           "the target of a projection may not be a temporary table",
@@ -106,67 +121,99 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   RequireTargetRights(RelationOwner(inbox), config.target, resolved.target_name,
                       !config.delete_types.empty());
   CheckAgainstOthers(inbox, config, resolved);
-  WarnOfLostOffsets(resolved);
+  return resolved;
+}
 
+Datum SortedNames(const ProjectionColumns& resolved) {
   std::vector<std::string> writes = resolved.Names();
   std::sort(writes.begin(), writes.end());
+  return TextArrayValue(writes);
+}
+
+// schema.table, as it is typed into a literal.
+std::string SuggestedName(Oid target) {
+  return Pg([&]() -> const char* {
+    return psprintf("%s.%s", get_namespace_name(get_rel_namespace(target)), get_rel_name(target));
+  });
+}
+
+void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& columns,
+                      const std::optional<std::string>& name) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(inbox);
+  LockRegistration("inbox", inbox);
+  if (!columns.isnull) config.columns = ColumnsArgument(columns.value);
+  const ProjectionColumns resolved = Check(inbox, config);
+  WarnOfLostOffsets(resolved);
+
   Parameters row;
   row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayValue(config.event_types));
   row.AddOid(REGCLASSOID, config.target);
   columns.isnull ? row.AddNull(JSONBOID) : row.Add(JSONBOID, columns.value);
   row.Add(TEXTARRAYOID, TextArrayValue(resolved.KeyNames())).AddText(config.version_column);
   row.Add(TEXTARRAYOID, TextArrayValue(config.delete_types));
-  row.Add(TEXTARRAYOID, TextArrayValue(writes));
-  const Registrar registrar("projection");
-  Run("INSERT INTO postbox.projection (inbox, event_types, target, columns, key, version_column, "
-      "delete_types, writes) VALUES ($1, $2, $3, $4, $5, $6::name, $7, $8)",
-      row);
+  row.Add(TEXTARRAYOID, SortedNames(resolved));
+  InsertNamed("projection", name, SuggestedName(config.target),
+              "inbox, event_types, target, columns, key, version_column, delete_types, writes",
+              row);
 }
 
-// Schema-qualified, e.g. app.add_points(postbox.event); read again at use (LoadHandlers).
-std::string Signature(Oid function) {
-  return Pg([&]() -> const char* { return format_procedure_qualified(function); });
+ProjectionConfig ReadProjection(const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  std::vector<ProjectionConfig> configs = ReadProjections(
+      "SELECT " + std::string(kProjectionColumns) + " FROM postbox.projection p WHERE name = $1",
+      key);
+  if (configs.empty()) ThrowUnknownName("projection", name);
+  return std::move(configs[0]);
 }
 
-void CheckHandler(Oid inbox, Oid function) {
-  HeapTuple tuple = Pg([&] { return SearchSysCache1(PROCOID, ObjectIdGetDatum(function)); });
-  if (!HeapTupleIsValid(tuple)) {
-    Throw(ERRCODE_UNDEFINED_FUNCTION,
-          "function with OID " + std::to_string(function) + " does not exist");
-  }
-  const Oid event_type = Pg([] { return PostboxType("event"); });
-  auto* form = reinterpret_cast<Form_pg_proc>(GETSTRUCT(tuple));
-  const bool fits = form->prokind == PROKIND_FUNCTION && form->pronargs == 1 &&
-                    form->proargtypes.values[0] == event_type && form->prorettype == VOIDOID &&
-                    !form->proretset;
-  ReleaseSysCache(tuple);
-  if (!fits) {
-    Throw(ERRCODE_INVALID_FUNCTION_DEFINITION,
-          "function " + Signature(function) + " cannot be a handler", "",
-          "A handler takes one argument of type postbox.event and returns void.");
-  }
-  RequireHandlerRights(RelationOwner(inbox), function);
+// Other fields may be taken now. Those that the events lack are noticed again.
+void ForgetMissingFields(int64 id) {
+  const Registrar registrar("missing_field");
+  Parameters key;
+  key.Add(INT8OID, Int64GetDatum(id));
+  Run("DELETE FROM postbox.missing_field WHERE projection = $1", key);
 }
 
-void CreateHandler(Oid inbox, const std::vector<std::string>& event_types, Oid function) {
+void AlterProjection(FunctionCallInfo fcinfo) {
+  const std::string name = TextArgument(fcinfo, 0, "name");
+  const NullableDatum columns = fcinfo->args[2];
+  const std::optional<std::string> new_name = OptionalText(fcinfo, 4);
   SpiConnection connection;
   FixedSearchPath search_path;
+  const Oid inbox = InboxOf("projection", name);
   RequireInboxOwner(inbox);
   LockRegistration("inbox", inbox);
-  CheckHandler(inbox, function);
-  const std::string signature = Signature(function);
-  Parameters row;
-  row.AddOid(REGCLASSOID, inbox).Add(TEXTARRAYOID, TextArrayValue(event_types));
-  row.AddText(signature);
-  if (Run("SELECT id::text FROM postbox.handler WHERE inbox = $1 AND event_types && $2 AND "
-          "function = $3 ORDER BY id LIMIT 1",
-          row) > 0) {
-    Throw(ERRCODE_DUPLICATE_OBJECT, "event types are already handled by " + signature,
-          "Handler " + PrintedColumn(0, 1) + " takes some of these event types.",
-          "Remove that handler first with postbox.drop_handler.");
+  ProjectionConfig config = ReadProjection(name);
+  if (HasArgument(fcinfo, 1)) {
+    config.event_types = ReadEventTypes(fcinfo->args[1].value, "event_types");
   }
-  const Registrar registrar("handler");
-  Run("INSERT INTO postbox.handler (inbox, event_types, function) VALUES ($1, $2, $3)", row);
+  if (HasArgument(fcinfo, 3)) {
+    config.delete_types = ReadEventTypes(fcinfo->args[3].value, "delete_types");
+  }
+  RequireEventTypes(config);
+  if (!columns.isnull) {
+    config.columns.reset();
+    if (!IsJsonNull(columns.value)) config.columns = ColumnsArgument(columns.value);
+    config.chosen = true;
+    config.writes.clear();
+  }
+  const ProjectionColumns resolved = Check(inbox, config);
+  if (!columns.isnull) WarnOfLostOffsets(resolved);
+
+  Parameters row;
+  row.Add(INT8OID, Int64GetDatum(config.id)).AddTextOrNull(new_name);
+  row.Add(TEXTARRAYOID, TextArrayValue(config.event_types));
+  row.AddTextOrNull(config.columns);
+  row.Add(TEXTARRAYOID, TextArrayValue(config.delete_types));
+  row.Add(TEXTARRAYOID, columns.isnull ? TextArrayValue(config.writes) : SortedNames(resolved));
+  UpdateNamed("projection", new_name,
+              "UPDATE postbox.projection SET name = coalesce($2, name), event_types = $3, "
+              "columns = $4::jsonb, delete_types = $5, writes = $6 WHERE id = $1",
+              row);
+  ForgetMissingFields(config.id);
 }
 
 // Nothing if the projection is in order, if it does not exist, or if its target is locked: a look
@@ -190,29 +237,12 @@ std::optional<Problem> ProjectionProblem(int64 id) {
     ResolveColumns(configs[0]);
   } catch (const PostgresError& error) {
     if (error.raised_by_postgres) throw;
-    problem = {"projection_broken", "error", "projection " + std::to_string(id),
+    problem = {"projection_broken", "error", "projection " + configs[0].name,
                error.message + (error.detail.empty() ? "" : ". " + error.detail), error.hint};
   }
   // A session that looks at the status, and then leaves its transaction open, holds up no other.
   if (OidIsValid(target)) Pg([&] { UnlockRelationOid(target, AccessShareLock); });
   return problem;
-}
-
-// Drops a row of postbox.projection or postbox.handler.
-void Drop(const char* table, int64 id) {
-  SpiConnection connection;
-  FixedSearchPath search_path;
-  const std::string name = std::string("postbox.") + table;
-  Parameters key;
-  key.Add(INT8OID, Int64GetDatum(id));
-  if (Run("SELECT inbox::oid FROM " + name + " WHERE id = $1", key) == 0) {
-    Throw(ERRCODE_UNDEFINED_OBJECT,
-          std::string(table) + " " + std::to_string(id) + " does not exist", "",
-          "They are listed in " + name + ".");
-  }
-  RequireInboxOwner(OidColumn(0, 1));
-  const Registrar registrar(table);
-  Run("DELETE FROM " + name + " WHERE id = $1", key);
 }
 
 }  // namespace
@@ -234,10 +264,17 @@ POSTBOX_FUNCTION(create_projection) {
     }
     config.version_column = NameStr(*DatumGetName(Argument(fcinfo, 5, "version_column")));
     config.delete_types = ReadEventTypes(Argument(fcinfo, 6, "delete_types"), "delete_types");
-    if (config.event_types.empty() && config.delete_types.empty()) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_types may not be empty");
-    }
-    CreateProjection(inbox, std::move(config), fcinfo->args[3]);
+    RequireEventTypes(config);
+    config.chosen = true;
+    CreateProjection(inbox, std::move(config), fcinfo->args[3], OptionalText(fcinfo, 7));
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(alter_projection) {
+  using namespace postbox;
+  return Guarded([&] {
+    AlterProjection(fcinfo);
     return Datum{0};
   });
 }
@@ -245,7 +282,7 @@ POSTBOX_FUNCTION(create_projection) {
 POSTBOX_FUNCTION(drop_projection) {
   using namespace postbox;
   return Guarded([&] {
-    Drop("projection", DatumGetInt64(Argument(fcinfo, 0, "id")));
+    DropNamed("projection", TextArgument(fcinfo, 0, "name"));
     return Datum{0};
   });
 }
@@ -254,26 +291,5 @@ POSTBOX_FUNCTION(projection_problem) {
   using namespace postbox;
   return Guarded([&]() -> Datum {
     return ProblemResult(fcinfo, ProjectionProblem(DatumGetInt64(Argument(fcinfo, 0, "id"))));
-  });
-}
-
-POSTBOX_FUNCTION(create_handler) {
-  using namespace postbox;
-  return Guarded([&] {
-    const Oid inbox = OidArgument(fcinfo, 0, "inbox");
-    const std::vector<std::string> types =
-        ReadEventTypes(Argument(fcinfo, 1, "event_types"), "event_types");
-    const Oid function = OidArgument(fcinfo, 2, "function");
-    if (types.empty()) Throw(ERRCODE_INVALID_PARAMETER_VALUE, "event_types may not be empty");
-    CreateHandler(inbox, types, function);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(drop_handler) {
-  using namespace postbox;
-  return Guarded([&] {
-    Drop("handler", DatumGetInt64(Argument(fcinfo, 0, "id")));
-    return Datum{0};
   });
 }

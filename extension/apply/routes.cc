@@ -1,5 +1,6 @@
 #include "extension/apply/routes.h"
 
+#include "extension/apply/consumer_names.h"
 #include "extension/apply/unknown_code.h"
 #include "extension/trust/rights.h"
 
@@ -9,10 +10,24 @@ extern "C" {
 
 namespace postbox {
 
+bool Route::Fits() const {
+  return problem == nullptr && std::none_of(pauses.begin(), pauses.end(), [](const auto& pause) {
+           return pause->until > GetCurrentTimestamp();
+         });
+}
+
+void Route::RequireFit() const {
+  if (problem != nullptr) throw PostgresError(*problem);
+  for (const auto& pause : pauses) {
+    if (pause->until > GetCurrentTimestamp()) throw PostgresError(pause->error);
+  }
+}
+
 Routes::Routes(Oid inbox, const std::string& name, MemoryContext context, Tombstones* tombstones)
     : inbox_name_(name) {
   ReadProjectionsOf(inbox, context, tombstones);
   ReadHandlersOf(inbox);
+  ReadPausesOf(inbox);
 }
 
 const Route* Routes::Of(std::string_view event_type) const {
@@ -131,7 +146,7 @@ void Routes::ReadHandlersOf(Oid inbox) {
   Parameters key;
   key.AddOid(REGCLASSOID, inbox);
   const uint64 rows =
-      Run("SELECT h.event_types, h.function, h.id::text, quote_ident(n.nspname), "
+      Run("SELECT h.event_types, h.function, h.name, quote_ident(n.nspname), "
           "quote_ident(p.proname), p.oid, p.prorettype = 'void'::regtype AND NOT p.proretset AND "
           "p.prokind = 'f' "
           "FROM postbox.handler h LEFT JOIN pg_proc p ON p.oid = to_regprocedure(h.function) "
@@ -147,7 +162,7 @@ void Routes::ReadHandlersOf(Oid inbox) {
                                 "Inbox " + inbox_name_ + " calls it for events.",
                                 "Create the function again, or remove the handler with "
                                 "postbox.drop_handler(" +
-                                    TextColumn(row, 3) + ")."));
+                                    NameLiteral(TextColumn(row, 3)) + ")."));
       continue;
     }
     // create_handler has seen to it, but the function may have been dropped and made again. The
@@ -159,7 +174,7 @@ void Routes::ReadHandlersOf(Oid inbox) {
                                 "Inbox " + inbox_name_ + " calls it for events.",
                                 "Create the function as it was, or remove the handler with "
                                 "postbox.drop_handler(" +
-                                    TextColumn(row, 3) + ")."));
+                                    NameLiteral(TextColumn(row, 3)) + ")."));
       continue;
     }
     handlers_.push_back(std::make_unique<Handler>(
@@ -168,6 +183,32 @@ void Routes::ReadHandlersOf(Oid inbox) {
     for (const std::string& type : TextArrayColumn(row, 1)) {
       by_type_[type].handlers.push_back(handlers_.back().get());
     }
+  }
+}
+
+void Routes::ReadPausesOf(Oid inbox) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, inbox);
+  const uint64 rows =
+      Run("SELECT c.kind, c.name, c.types, c.paused_reason, c.paused_until, "
+          "CASE WHEN isfinite(c.paused_until) THEN date_trunc('second', c.paused_until)::text END "
+          "FROM (SELECT inbox, 'projection' AS kind, name, event_types || delete_types AS types, "
+          "paused_reason, paused_until FROM postbox.projection UNION ALL "
+          "SELECT inbox, 'handler', name, event_types, paused_reason, paused_until "
+          "FROM postbox.handler) AS c WHERE c.inbox = $1 AND c.paused_until > clock_timestamp()",
+          key);
+  for (uint64 row = 0; row < rows; ++row) {
+    const std::string kind = TextColumn(row, 1);
+    const std::string name = TextColumn(row, 2);
+    const std::string end = IsNull(row, 6) ? "" : "until " + TextColumn(row, 6) + " or ";
+    const auto pause = std::make_shared<const Route::Pause>(Route::Pause{
+        Int64Column(row, 5),
+        PostgresError(ERRCODE_OPERATOR_INTERVENTION,
+                      kind + " \"" + name + "\" is paused: " + TextColumn(row, 4),
+                      "Events of the types that it takes wait " + end + "until it is resumed.",
+                      "To end the pause, run SELECT postbox.resume_" + kind + "(" +
+                          NameLiteral(name) + ").")});
+    for (const std::string& type : TextArrayColumn(row, 3)) by_type_[type].pauses.push_back(pause);
   }
 }
 

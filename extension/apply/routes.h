@@ -3,7 +3,7 @@
 //
 // Read from the catalogs once, as the owner of the inbox and under FixedSearchPath. What is wrong
 // with a projection or a handler is kept with the types that it takes: no event of such a type is
-// applied.
+// applied. The same holds for the pause of one, until it is over by the clock.
 #ifndef POSTBOX_EXTENSION_APPLY_ROUTES_H_
 #define POSTBOX_EXTENSION_APPLY_ROUTES_H_
 
@@ -26,18 +26,26 @@ struct Handler {
 // The projections and handlers that take the events of one type. If one of them is broken, no event
 // of the type is applied: that its target or its function is gone, or no longer fits, is not the
 // fault of the event, and half of its effects would be lost.
+//
+// A pause stops its events in the same way, and has a transient SQLSTATE
+// (extension/rules/sqlstate_class.h): nothing is recorded, also if the pause ends just after it has
+// stopped an event, or if the event is one that a handler of another inbox applies.
 struct Route {
   struct Step {
     Projection* projection;
     bool deletes;
   };
+  struct Pause {
+    TimestampTz until;
+    PostgresError error;
+  };
   std::vector<Step> projections;
   std::vector<Handler*> handlers;
   std::shared_ptr<const PostgresError> problem;  // nullptr if nothing is broken
+  std::vector<std::shared_ptr<const Pause>> pauses;
 
-  void RequireFit() const {
-    if (problem != nullptr) throw PostgresError(*problem);
-  }
+  bool Fits() const;
+  void RequireFit() const;
 };
 
 class Routes {
@@ -70,6 +78,7 @@ class Routes {
   void Add(std::unique_ptr<Projection> projection, const ProjectionConfig& config);
   void ShareAggregateTypes(Oid inbox);
   void ReadHandlersOf(Oid inbox);
+  void ReadPausesOf(Oid inbox);
   void NoteProblem(const std::vector<std::string>& event_types, Oid target,
                    const PostgresError& error);
 

@@ -1,4 +1,4 @@
-// postbox.create_outbox and postbox.drop_outbox.
+// postbox.create_outbox, postbox.alter_outbox and postbox.drop_outbox.
 //
 // The tables are created and dropped as the caller, with the caller's rights (log_relations.h,
 // table_relations.h). The row of postbox.outbox is written as the owner of postbox.outbox
@@ -54,6 +54,34 @@ Oid CreateOutbox(const NewRelation& relation, const std::string& kind,
   return table;
 }
 
+// With a retention of more than four spans, no generation might ever be past it
+// (35_log_outbox.sql). So the span grows with the retention. It does not shrink.
+void AlterOutbox(Oid relation, const NullableDatum& retention) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  ReadOwnedOutbox(relation);
+  // Of two calls the second sees the span of the first.
+  Pg([&] { LockRelationOid(relation, ShareUpdateExclusiveLock); });
+  const OutboxFacts facts = ReadOwnedOutbox(relation);
+  Parameters row;
+  row.AddOid(REGCLASSOID, relation);
+  retention.isnull ? row.AddNull(INTERVALOID) : row.Add(INTERVALOID, retention.value);
+  Run("SELECT CASE WHEN $2 > 4 * o.generation_span THEN "
+      "postbox.generation_expression(postbox.generation_span($2)) END "
+      "FROM postbox.outbox o WHERE o.relation = $1",
+      row);
+  const bool grows = !IsNull(0, 1);
+  if (grows) {
+    Run("ALTER TABLE " + facts.name + " ALTER COLUMN generation SET DEFAULT " + TextColumn(0, 1));
+  }
+  row.Add(BOOLOID, BoolGetDatum(grows));
+  const Registrar registrar("outbox");
+  Run("UPDATE postbox.outbox SET retention = $2, generation_span = CASE WHEN $3 THEN "
+      "postbox.generation_span($2) ELSE generation_span END, generations_since = CASE WHEN $3 "
+      "THEN clock_timestamp() ELSE generations_since END WHERE relation = $1",
+      row);
+}
+
 // Drops what adopt_outbox created beside the columns. The columns that it added stay: they say what
 // has been published.
 void ReleaseAdoptedTable(const OutboxFacts& facts) {
@@ -97,6 +125,15 @@ POSTBOX_FUNCTION(create_outbox) {
     const postbox::NewRelation relation =
         postbox::ParseNewRelation(name, postbox::kOutboxSuffixLength);
     return ObjectIdGetDatum(postbox::CreateOutbox(relation, kind, fcinfo->args[2]));
+  });
+}
+
+POSTBOX_FUNCTION(alter_outbox) {
+  return postbox::Guarded([&] {
+    const Oid outbox = postbox::OidArgument(fcinfo, 0, "outbox");
+    postbox::CheckRetention(fcinfo->args[1]);
+    postbox::AlterOutbox(outbox, fcinfo->args[1]);
+    return Datum{0};
   });
 }
 

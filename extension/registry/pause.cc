@@ -5,10 +5,19 @@
 //
 // For the owner of the outbox or the inbox, and for operators: they see why something goes wrong,
 // and a pause loses nothing.
+//
+// What stops, and where its events wait:
+//   publication         its lanes finish what is in flight, and none is made (worker/publisher/
+//                       configuration.h); in the outbox
+//   subscription        postbox pull closes its stream (worker/puller/pull.cc); at Pub/Sub
+//   projection, handler events of its types raise an error (extension/apply/routes.h); at Pub/Sub
 #include "extension/base/arguments.h"
+#include "extension/base/library_version.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/lifecycle/wakeup.h"
 #include "extension/registry/inbox_registration.h"
+#include "extension/registry/outbox_facts.h"
 #include "extension/trust/act_as.h"
 #include "extension/trust/operator_role.h"
 #include "extension/trust/registrar.h"
@@ -25,7 +34,12 @@ struct Pausable {
   const char* parent;
   void (*require_owner)(Oid parent);
 };
+void RequireOutboxOwner(Oid outbox) { ReadOwnedOutbox(outbox); }
+
+constexpr Pausable kPublication = {"publication", "outbox", RequireOutboxOwner};
 constexpr Pausable kSubscription = {"subscription", "inbox", RequireInboxOwner};
+constexpr Pausable kProjection = {"projection", "inbox", RequireInboxOwner};
+constexpr Pausable kHandler = {"handler", "inbox", RequireInboxOwner};
 
 void RequireRightToPause(const Pausable& pausable, const std::string& name) {
   Parameters key;
@@ -86,8 +100,37 @@ void Resume(const Pausable& pausable, FunctionCallInfo fcinfo) {
       key);
 }
 
+// Ends a suspension, too. One that fails again has a short backoff again.
+void ResumePublication(FunctionCallInfo fcinfo) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireUpdatedExtension();
+  Resume(kPublication, fcinfo);
+  const Registrar registrar("publication_state");
+  Parameters key;
+  key.AddText(TextArgument(fcinfo, 0, "name"));
+  Run("UPDATE postbox.publication_state SET attempts = 1, next_retry_at = now() "
+      "WHERE publication = $1 AND attempts > 0 AND next_retry_at IS NOT NULL",
+      key);
+  ConfigChangedAtCommit();
+}
+
 }  // namespace
 }  // namespace postbox
+
+POSTBOX_FUNCTION(pause_publication) {
+  return postbox::Guarded([&] {
+    postbox::Pause(postbox::kPublication, fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(resume_publication) {
+  return postbox::Guarded([&] {
+    postbox::ResumePublication(fcinfo);
+    return Datum{0};
+  });
+}
 
 POSTBOX_FUNCTION(pause_subscription) {
   return postbox::Guarded([&] {
@@ -99,6 +142,34 @@ POSTBOX_FUNCTION(pause_subscription) {
 POSTBOX_FUNCTION(resume_subscription) {
   return postbox::Guarded([&] {
     postbox::Resume(postbox::kSubscription, fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(pause_projection) {
+  return postbox::Guarded([&] {
+    postbox::Pause(postbox::kProjection, fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(resume_projection) {
+  return postbox::Guarded([&] {
+    postbox::Resume(postbox::kProjection, fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(pause_handler) {
+  return postbox::Guarded([&] {
+    postbox::Pause(postbox::kHandler, fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(resume_handler) {
+  return postbox::Guarded([&] {
+    postbox::Resume(postbox::kHandler, fcinfo);
     return Datum{0};
   });
 }

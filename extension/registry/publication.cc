@@ -12,7 +12,6 @@
 #include "extension/base/library_version.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
-#include "extension/lifecycle/wakeup.h"
 #include "extension/registry/credential.h"
 #include "extension/registry/log_relations.h"
 #include "extension/registry/outbox_facts.h"
@@ -20,7 +19,6 @@
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "extension/trust/act_as.h"
-#include "extension/trust/operator_role.h"
 #include "extension/trust/registrar.h"
 #include "proto/rules/resource_name.h"
 
@@ -438,23 +436,6 @@ void AlterPublication(const std::string& name, const Properties& properties) {
   if (properties.topic.has_value() || properties.credential.has_value()) EndSuspension(name);
 }
 
-// For the owner of the outbox, and for operators, who see why it is suspended.
-void ResumePublication(const std::string& name) {
-  SpiConnection connection;
-  FixedSearchPath search_path;
-  RequireUpdatedExtension();
-  const Oid outbox = OutboxOfPublication(name);
-  if (!IsOperator(GetUserId())) ReadOwnedOutbox(outbox);
-  const Registrar registrar("publication");
-  Parameters key;
-  key.AddText(name);
-  // One that fails again has a short backoff again.
-  Run("UPDATE postbox.publication_state SET attempts = 1, next_retry_at = now() "
-      "WHERE publication = $1 AND attempts > 0 AND next_retry_at IS NOT NULL",
-      key);
-  ConfigChangedAtCommit();
-}
-
 void DropPublication(const std::string& name) {
   SpiConnection connection;
   FixedSearchPath search_path;
@@ -514,13 +495,6 @@ POSTBOX_FUNCTION(alter_publication) {
     postbox::CheckProperties(properties);
     postbox::AlterPublication(name, properties);
     if (properties.topic.has_value()) postbox::WarnOfWhatIsMissing(*properties.topic);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(resume_publication) {
-  return postbox::Guarded([&] {
-    postbox::ResumePublication(postbox::TextArgument(fcinfo, 0, "name"));
     return Datum{0};
   });
 }

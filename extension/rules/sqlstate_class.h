@@ -4,6 +4,8 @@
 //               resources (53), lock not available (55P03), operator or shutdown (57), system error
 //               (58), and read-only transaction (25006), because after a failover the connection
 //               may lead to a standby. An empty SQLSTATE means that the connection broke.
+//               Of these, 57000 (operator_intervention) is raised by Postbox alone: a projection or
+//               handler that takes the event is paused (extension/apply/routes.h).
 //   permanent   Everything else, for example data (22), constraint (23), syntax, rights and names
 //               in a handler (42), raised by a handler (P0001). If the projections and handlers
 //               lack a right to the inbox itself, a call without events fails, too
@@ -21,6 +23,9 @@ constexpr bool IsTransientSqlstate(std::string_view sqlstate) {
   return error_class == "08" || error_class == "40" || error_class == "53" || error_class == "57" ||
          error_class == "58" || sqlstate == "55P03" || sqlstate == "25006";
 }
+
+// A projection or handler that takes the event is paused. Events of other types are not concerned.
+constexpr bool IsPauseSqlstate(std::string_view sqlstate) { return sqlstate == "57000"; }
 
 // A deadlock, a serialization failure, a lock that is not available, or a lack of memory or disk.
 // One event may be its cause, or a transaction that is too large, or another session.

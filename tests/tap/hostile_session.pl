@@ -40,12 +40,12 @@ my @apply = (
 	[ 'an index predicate of a target', q{CREATE INDEX hook ON evil.target (id) WHERE evil.good(version::text, 'HOOK')}, 'DROP INDEX evil.hook', 'set' ],
 	# Postbox notes in a table of its own of what type the events of a target are.
 	[ 'a trigger of a target that gets its first event', q{CREATE TABLE evil.fresh (id text PRIMARY KEY, title text, version bigint); SELECT postbox.create_projection('evil.inbox', '{fresh}', 'evil.fresh');
-		CREATE TRIGGER hook BEFORE INSERT ON evil.fresh FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, q{SELECT postbox.drop_projection(id) FROM postbox.projection WHERE event_types = '{fresh}'; DROP TABLE evil.fresh}, 'fresh' ],
+		CREATE TRIGGER hook BEFORE INSERT ON evil.fresh FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, q{SELECT postbox.drop_projection(name) FROM postbox.projection WHERE event_types = '{fresh}'; DROP TABLE evil.fresh}, 'fresh' ],
 	[ 'a trigger of the tombstones', q{CREATE TRIGGER hook BEFORE INSERT OR UPDATE ON evil.inbox_tombstone FOR EACH ROW EXECUTE FUNCTION evil.row_hook('HOOK')}, 'DROP TRIGGER hook ON evil.inbox_tombstone', 'gone' ],
 	[ 'a CHECK of the tombstones', q{ALTER TABLE evil.inbox_tombstone ADD CONSTRAINT hook CHECK (evil.good(key, 'HOOK')) NOT VALID}, 'ALTER TABLE evil.inbox_tombstone DROP CONSTRAINT hook', 'gone' ],
-	[ 'a handler', q{SELECT postbox.create_handler('evil.inbox', '{handled}', 'evil.handler(postbox.event)')}, 'SELECT postbox.drop_handler(id) FROM postbox.handler', 'handled' ],
+	[ 'a handler', q{SELECT postbox.create_handler('evil.inbox', '{handled}', 'evil.handler(postbox.event)')}, 'SELECT postbox.drop_handler(name) FROM postbox.handler', 'handled' ],
 	[ 'a handler that is SECURITY DEFINER', q{CREATE FUNCTION evil.definer(event postbox.event) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = evil AS $x$ BEGIN PERFORM evil.hook('HOOK'); END $x$;
-		SELECT postbox.create_handler('evil.inbox', '{defined}', 'evil.definer(postbox.event)')}, 'SELECT postbox.drop_handler(id) FROM postbox.handler; DROP FUNCTION evil.definer', 'defined' ],
+		SELECT postbox.create_handler('evil.inbox', '{defined}', 'evil.definer(postbox.event)')}, 'SELECT postbox.drop_handler(name) FROM postbox.handler; DROP FUNCTION evil.definer', 'defined' ],
 );
 for my $place (@apply)
 {

@@ -61,14 +61,14 @@ emit_types('created', 'key', 5);
 emit_types('seen', 'seen', 5);
 emit_types('other', 'apart', 20);
 wait_until($node, 'postgres', 'SELECT count(*) = 5 AND min(version) = 4 FROM app.other', 'events of another type are applied');
-wait_said($position, qr/the target of projection 1 has been dropped/, 'those of the dropped table come again and again, and the log says why');
+wait_said($position, qr{the target of projection \W*app\.video\W* has been dropped}, 'those of the dropped table come again and again, and the log says why');
 wait_said($position, qr/handler reader\.see\(postbox\.event\) does not exist/, 'so do those of the dropped function');
 
 # The same name is not enough: what the old table had is not in the new one, and nobody has said that this is meant.
 $node->safe_psql('postgres', "$create_table; $create_function");
 wait_until($node, 'postgres', 'SELECT count(*) = 5 FROM app.seen', 'the function is made again: its events are applied');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM app.video'), '0', 'the table is created again: its events wait');
-$node->safe_psql('postgres', "$create_projection; SELECT postbox.drop_projection(1)");
+$node->safe_psql('postgres', "$create_projection; SELECT postbox.drop_projection('app.video')");
 wait_until($node, 'postgres', 'SELECT count(*) = 5 AND min(version) = 5 FROM app.video', 'they are applied when the projection is made again');
 is($node->safe_psql('postgres', q{SELECT string_agg(outcome || ' ' || count, ', ') FROM (SELECT outcome, count(*) FROM reader.inbox GROUP BY 1) o}),
 	'applied 50', 'each of them, once');

@@ -52,6 +52,10 @@ std::optional<Configuration::Contents> Configuration::Read(Moment now, const Out
   SetServing(true);
   failing_since_ = 0;
   next_look_ = After(now, kLookForOriginal);
+  pause_ends_ = kNever;
+  for (const Publication& publication : contents.publications) {
+    if (publication.IsPaused()) pause_ends_ = std::min(pause_ends_, publication.paused_until);
+  }
   read_again_ = false;
   retry_all_ = false;
   retry_with_.clear();

@@ -21,8 +21,10 @@ class Configuration {
   // they passed what their publication takes now.
   bool IsOutdated() const { return ConfigGeneration() != generation_; }
   bool IsToBeRead(Moment now) const {
-    return read_again_ || IsOutdated() || (copies_ && now >= next_look_);
+    return read_again_ || IsOutdated() || (copies_ && now >= next_look_) || now >= pause_ends_;
   }
+  // When the first pause of a publication is over; kNever if none is, or not by itself.
+  Moment pause_ends() const { return pause_ends_; }
   // It could not be read a moment ago.
   bool HasToWait(Moment now) const { return now < next_read_; }
 
@@ -44,6 +46,7 @@ class Configuration {
   bool copies_ = false;               // some publications belong to another database
   Moment next_look_ = 0;              // for that one: it may be dropped, which no message says
   Moment next_read_ = 0;
+  Moment pause_ends_ = kNever;
   Moment failing_since_ = 0;
 };
 

@@ -43,11 +43,11 @@ void Succession::Finish(const LanePointer& lane, const std::vector<Publication>&
 bool Succession::Proceed(Moment now, std::vector<LanePointer>* lanes) {
   std::erase_if(finishing_, [&](const LanePointer& lane) {
     if (!lane->results().IsFinished(now)) return false;
-    const bool divide = std::any_of(awaited_.begin(), awaited_.end(), [&](const Awaited& one) {
-      return one.publication.wanted_lanes != 0 && one.publication.name == lane->publication().name;
+    const bool followed = std::any_of(awaited_.begin(), awaited_.end(), [&](const Awaited& one) {
+      return one.publication.wanted_lanes == 0 && one.publication.name == lane->publication().name;
     });
-    lane->Conclude(now, divide);
-    lane->Retire("the publication was altered");
+    lane->Conclude(now, !followed);
+    lane->Retire("the publication was altered or paused");
     return true;
   });
   const auto made = std::erase_if(awaited_, [&](Awaited& one) {

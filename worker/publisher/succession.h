@@ -8,6 +8,8 @@
 //
 // Where too many events wait to divide the keys (source/log/divide_lanes.h), the lanes are made as
 // they were, and it is tried again later.
+//
+// A paused publication is not awaited: its lanes finish and are given up, and none follows.
 #ifndef POSTBOX_WORKER_PUBLISHER_SUCCESSION_H_
 #define POSTBOX_WORKER_PUBLISHER_SUCCESSION_H_
 

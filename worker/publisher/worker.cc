@@ -105,7 +105,7 @@ void Worker::Wait() {
   if (HasWakeUp() || YieldRequested()) return;
   TimestampTz until = std::min({poll_.next(), NextLine(now_), settlements_.NextStep()});
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
-  until = std::min(until, succession_.NextStep(now_));
+  until = std::min({until, succession_.NextStep(now_), configuration_.pause_ends()});
   if (identity().ordinal == 0) until = std::min(until, retention_.NextStep());
   if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
   until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), reports_.NextLook()});
@@ -176,7 +176,8 @@ void Worker::LoadLanes() {
       lane->ClearBackoff();
       lanes.push_back(lane);
     }
-    if (lanes.size() == before) succession_.Await(publication, topic);
+    // A paused one has no lanes: its own finish, and it is read again when the pause is over.
+    if (lanes.size() == before && !publication.IsPaused()) succession_.Await(publication, topic);
   }
   for (const LanePointer& lane : lanes_) {
     if (std::find(lanes.begin(), lanes.end(), lane) == lanes.end()) {

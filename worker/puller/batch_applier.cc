@@ -61,6 +61,7 @@ BatchApplier::Fault BatchApplier::FaultOf(const InboxResult& result) const {
         policy_.statement_timeout.count() > 0 && result.took >= policy_.statement_timeout;
     return too_long ? Fault::kSlow : Fault::kSurroundings;
   }
+  if (IsPauseSqlstate(result.sqlstate)) return Fault::kPause;
   if (IsContentionSqlstate(result.sqlstate)) return Fault::kContention;
   return IsTransientSqlstate(result.sqlstate) ? Fault::kSurroundings : Fault::kEvents;
 }
@@ -104,6 +105,7 @@ void BatchApplier::ApplyChunk(const std::vector<size_t>& positions) {
     return;
   }
   const Fault fault = FaultOf(result);
+  if (fault == Fault::kPause) return WaitForResume(positions, result);
   if (fault != Fault::kEvents && fault != Fault::kSurroundings) size_.Failed(positions.size());
   if (fault == Fault::kSurroundings || (fault == Fault::kConnection && positions.size() > 1)) {
     FailTogether(positions, result);
@@ -139,6 +141,15 @@ void BatchApplier::Split(const std::vector<size_t>& positions, const InboxResult
   }
 }
 
+void BatchApplier::WaitForResume(const std::vector<size_t>& positions, const InboxResult& result) {
+  const size_t named = positions.size() == 1 ? 0 : result.event_at.value_or(positions.size());
+  if (named >= positions.size()) return Split(positions, result, Fault::kPause);
+  if (!Judge(positions[named], result, /*paused=*/true).suspended) {
+    FailTogether({positions[named]}, result);
+  }
+  ApplyRange(positions.front(), positions.back() + 1);
+}
+
 void BatchApplier::FailAlone(size_t i, const InboxResult& result, Fault fault, bool poison) {
   if (broken_) return FailTogether({i}, {.error = "connection lost"});
   if (Stopping()) return FailTogether({i}, result);
@@ -151,7 +162,7 @@ void BatchApplier::FailAlone(size_t i, const InboxResult& result, Fault fault, b
     const InboxResult probe = inbox_->Apply({});
     const InboxResult& cause = probe.ok ? result : probe;
     if (!poison && fault == Fault::kEvents && FaultOf(cause) == Fault::kEvents) {
-      verdict = Judge(i, cause);
+      verdict = Judge(i, cause, /*paused=*/false);
       if (verdict.suspended) return;
     }
     if (!probe.ok) return FailTogether({i}, probe);
@@ -159,20 +170,23 @@ void BatchApplier::FailAlone(size_t i, const InboxResult& result, Fault fault, b
   GiveUpOrRetry(i, result, fault, poison, verdict);
 }
 
-ConsumerHealth::Verdict BatchApplier::Judge(size_t i, const InboxResult& result) {
+ConsumerHealth::Verdict BatchApplier::Judge(size_t i, const InboxResult& result, bool paused) {
   const Delivery& delivery = dispositions_.delivery(i);
   const std::string key = delivery.subject();
   const auto verdict = health_->Failed({.type = delivery.type(),
                                         .key = key,
                                         .sqlstate = result.sqlstate,
-                                        .error = Cut(result.error, PullStatus::kMaxErrorBytes)},
+                                        .error = Cut(result.error, PullStatus::kMaxErrorBytes),
+                                        .paused = paused},
                                        now_);
   if (!verdict.suspended) return verdict;
-  status_->Failed(ErrorText(result.sqlstate, result.error), verdict.retry_in, now_);
+  if (!paused) status_->Failed(ErrorText(result.sqlstate, result.error), verdict.retry_in, now_);
   if (verdict.begins) {
     Fields fields = EventFields(policy_.subscription, delivery);
     fields.update({{"sqlstate", result.sqlstate}, {"error", result.error}});
-    LogRepeated("events of a type are suspended, they all fail with the same error", fields);
+    LogRepeated(paused ? "events of a type wait, because what takes them is paused"
+                       : "events of a type are suspended, they all fail with the same error",
+                fields);
   }
   for (size_t each = 0; each < dispositions_.size(); ++each) {
     const bool same = dispositions_.delivery(each).type() == delivery.type();

@@ -28,6 +28,9 @@
 //     grows until some transaction succeeds. An error of an event is treated so while the inbox
 //     itself is at fault: the inbox is dropped, or a right, a handler or a column is missing. A
 //     call without events finds that out.
+//   - While a projection or handler is paused, the type of the event that the error names is
+//     suspended (consumer_health.h). The others of the transaction are applied. It is no failure of
+//     the subscription.
 //   - Nothing of a key is applied behind an event of the key that is not settled
 //     (batch_dispositions.h).
 //   - When the puller stops, the statement that runs is cancelled and no other one begins.
@@ -99,6 +102,7 @@ class BatchApplier {
     kEvents,        // that of one of the events
     kSlow,          // statement_timeout: of one of them, or of their number
     kContention,    // of one of them, of their number, or of others
+    kPause,         // none of them: what takes one of them is paused
     kSurroundings,  // none of them
     kConnection,    // the connection broke
   };
@@ -108,14 +112,16 @@ class BatchApplier {
   // Applies at most limit() events.
   void ApplyChunk(const std::vector<size_t>& positions);
   void Split(const std::vector<size_t>& positions, const InboxResult& result, Fault fault);
+  // What takes one of these events is paused.
+  void WaitForResume(const std::vector<size_t>& positions, const InboxResult& result);
   void FailAlone(size_t i, const InboxResult& result, Fault fault, bool poison);
   void GiveUpOrRetry(size_t i, const InboxResult& result, Fault fault, bool poison,
                      const ConsumerHealth::Verdict& verdict);
   bool IsToBeGivenUp(Fault fault, const AttemptCounter::Attempts& attempts,
                      const ConsumerHealth::Verdict& verdict) const;
-  // The event failed alone, through an error that looks like its own. If its type is suspended, it
-  // is held, and what is still to be tried of the type, too.
-  ConsumerHealth::Verdict Judge(size_t i, const InboxResult& result);
+  // The event failed alone, through an error that looks like its own, or what takes it is paused.
+  // If its type is suspended, it is held, and what is still to be tried of the type, too.
+  ConsumerHealth::Verdict Judge(size_t i, const InboxResult& result, bool paused);
   // A transaction of these events, which began with this mark, was committed.
   void NoteSettled(const std::vector<size_t>& positions, const std::vector<std::string>& outcomes,
                    ConsumerHealth::Mark begun);

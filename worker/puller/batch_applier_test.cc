@@ -212,6 +212,29 @@ TEST_F(BatchApplierTest, PoisonIsRecordedAtItsFirstAttempt) {
   EXPECT_THAT(inbox_.applied, ElementsAre("a", "b"));
 }
 
+TEST_F(BatchApplierTest, EventsOfAPausedTypeWaitAndTheOthersAreApplied) {
+  policy_.max_attempts = 1;
+  inbox_.names_event = true;
+  inbox_.failures = {{"b", "57000"}, {"d", "57000"}};
+  std::vector<Delivery> batch = Batch({"a:k", "b:k", "c:l", "d:l", "e:k", "f:m", "g:k"});
+  for (size_t i : {1, 3, 6}) batch[i].event.event_type = "paused";
+  EXPECT_EQ(Apply(batch), "SHSHBSB");
+  EXPECT_THAT(inbox_.applied, ElementsAre("a", "c", "f"));
+  EXPECT_THAT(inbox_.recorded, IsEmpty());
+  EXPECT_EQ(inbox_.transactions, 2);
+  EXPECT_TRUE(health_.Suspended("paused"));
+  EXPECT_EQ(status_.Take(now_).failures, 0);
+  EXPECT_FALSE(attempts_.Known("message-b"));
+}
+
+TEST_F(BatchApplierTest, APauseThatNamesNoEventIsFoundToo) {
+  inbox_.failures = {{"b", "57000"}};
+  std::vector<Delivery> batch = Batch({"a:k", "b:l", "c:l", "d:m"});
+  batch[1].event.event_type = "paused";
+  EXPECT_EQ(Apply(batch), "SHBS");
+  EXPECT_THAT(inbox_.recorded, IsEmpty());
+}
+
 TEST_F(BatchApplierTest, TheErrorThatNamesItsEventCostsThreeTransactions) {
   inbox_.names_event = true;
   inbox_.failures["e321"] = "P0001";

@@ -16,6 +16,8 @@
 //     it has failed for `evidence`. Until then it is not given up, whatever max_attempts is: the
 //     first events that a broken consumer meets would be lost.
 //
+// A type whose projection or handler is paused is suspended with the first event that meets it.
+//
 // While a type is suspended its events are held (held_deliveries.h), and one of them at a time is
 // tried: the probe. The pause after each probe doubles up to kLongestPause. The first event that is
 // applied ends the suspension. Attempts from before its end do not count: after it an event has all
@@ -69,6 +71,7 @@ class ConsumerHealth {
     std::string_view key;
     std::string_view sqlstate;
     std::string_view error;
+    bool paused = false;  // what takes the type is: it is suspended immediately
   };
   struct Verdict {
     Mark mark = 0;             // of the failure

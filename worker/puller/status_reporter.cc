@@ -20,7 +20,9 @@ StatusNumbers StatusReporter::Take() {
   WorkQueue::Holding held = queue_->Held();
   numbers.in_hand = static_cast<int64_t>(held.in_hand);
   numbers.waiting = std::move(held.waiting);
-  const auto suspensions = health_->Suspensions();
+  auto suspensions = health_->Suspensions();
+  // The registry says what is paused.
+  std::erase_if(suspensions, [](const auto& each) { return IsPauseSqlstate(each.sqlstate); });
   for (size_t i = 0; i < suspensions.size() && i < kMostReportedTypes; ++i) {
     numbers.suspended_types.push_back(Cut(suspensions[i].type, kMostTypeBytes));
   }

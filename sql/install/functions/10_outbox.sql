@@ -25,6 +25,23 @@ Errors: 22004 if the name or the kind is NULL; 22023 if the kind is unknown or t
 Since: 0.2.0
 Example: SELECT postbox.create_outbox('catalog.outbox');$$;
 
+CREATE OR REPLACE FUNCTION postbox.alter_outbox(outbox regclass, retention interval) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.alter_outbox(regclass, interval) IS
+$$Changes how long the published events of an outbox are kept. What a publication has not read is kept in any case. An outbox is not paused itself: its publications are, with
+  `pause_publication`.
+
+A shorter retention takes effect with the next purge; a `log` still keeps events for up to a quarter of its longest retention longer. A longer retention gives a `log` longer
+  generations: its table is locked (ACCESS EXCLUSIVE) until the transaction ends, and nothing is purged before the new retention has passed.
+
+outbox: the outbox.
+retention: how long published events are kept. NULL keeps them forever.
+
+Rights: ownership of the outbox.
+Errors: 22004 if the outbox is NULL; 22023 if the retention is not positive; 42809 if the relation is not an outbox; 42501 if the caller does not own it.
+Since: 0.2.0
+Example: SELECT postbox.alter_outbox('catalog.outbox', retention => '30 days');$$;
+
 CREATE OR REPLACE FUNCTION postbox.adopt_outbox(relation regclass, columns jsonb DEFAULT '{}', retention interval DEFAULT NULL)
     RETURNS regclass
     LANGUAGE C AS 'MODULE_PATHNAME';

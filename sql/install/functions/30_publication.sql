@@ -86,11 +86,30 @@ Errors: 42704 if the publication or the credential does not exist; 42602 if the 
 Since: 0.2.0
 Example: SELECT postbox.alter_publication('video_events', topic => 'catalog.video.changes', lanes => 4);$$;
 
+CREATE OR REPLACE FUNCTION postbox.pause_publication(name text, reason text, until timestamptz DEFAULT NULL) RETURNS void
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.pause_publication(text, text, timestamptz) IS
+$$Stops a publication until it is resumed, or until a time. Its events stay in the outbox, longer than the retention if need be. To pause a paused publication replaces the
+  reason and the end.
+
+Workers stop reading within a second after COMMIT, and finish what is in flight, for at most 5 s, so that it is not sent again. If Pub/Sub does not answer in that time, the
+  events that it has received may be sent again after the pause. Emitters and the other publications of the outbox do not notice.
+
+name: the name of the publication.
+reason: why, for others; 1 to 500 bytes. Every role can read it.
+until: when the publication goes on by itself, by the clock of the database. NULL means that it waits for `resume_publication`.
+
+Rights: ownership of the outbox, or membership in `postbox_operator`.
+Errors: 42704 if the publication does not exist; 22004 if `name` or `reason` is NULL; 22023 if `reason` is empty or too long, or `until` is not in the future; 42501 without
+  the rights.
+Since: 0.2.0
+Example: SELECT postbox.pause_publication('video_events', 'consumers are being migrated', until => now() + interval '2 hours');$$;
+
 CREATE OR REPLACE FUNCTION postbox.resume_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.resume_publication(text) IS
-$$Retries a suspended publication immediately, with its backoff reset. Without it workers retry at `retry_at`, at most 4 s after the last attempt. A reload of the
-  server's configuration retries all suspended publications.
+$$Ends the pause of a publication. A suspended publication is retried immediately, with its backoff reset; without it workers retry at `retry_at`, at most 4 s after the last
+  attempt. A reload of the server's configuration retries all suspended publications.
 
 name: the name of the publication.
 
@@ -501,15 +520,15 @@ DECLARE
     broken boolean;
     why text;
 BEGIN
-    FOR publication, outbox, topic, why, retry_at, suspended_since IN
-        SELECT p.name, p.outbox, p.topic, CASE WHEN p.home <> postbox.this_database() THEN postbox.problem_text(postbox.copy_problem(p.name)) END, s.next_retry_at, s.suspended_since
-        FROM postbox.publication p
-        LEFT JOIN postbox.publication_state s ON s.publication = p.name AND s.attempts > 0 AND s.next_retry_at IS NOT NULL
+    FOR publication, outbox, topic, state, why, retry_at, suspended_since IN
+        SELECT p.name, p.outbox, p.topic, CASE WHEN h.copied IS NOT NULL THEN 'unserved' WHEN h.pause IS NOT NULL THEN 'paused' END, coalesce(h.copied, h.pause),
+               s.next_retry_at, s.suspended_since
+        FROM postbox.publication p CROSS JOIN LATERAL (SELECT CASE WHEN p.home <> postbox.this_database() THEN postbox.problem_text(postbox.copy_problem(p.name)) END,
+                                                              postbox.pause_text(p.paused_at, p.paused_until, p.paused_reason)) h(copied, pause)
+        LEFT JOIN postbox.publication_state s ON s.publication = p.name AND s.attempts > 0 AND s.next_retry_at IS NOT NULL AND h.pause IS NULL
         ORDER BY p.name
     LOOP
-        IF why IS NOT NULL THEN
-            state := 'unserved';
-        ELSE
+        IF state IS NULL THEN
             -- Waiting for a standby does not hide a failure that has yet to be retried.
             SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), postbox.problem_text(p.problem),
                    coalesce(p.next_try, retry_at), least(p.since, suspended_since)
@@ -539,7 +558,7 @@ BEGIN
         IF state <> 'retrying' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
             SELECT CASE state WHEN 'suspended' THEN 'active' ELSE state END, NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
-        last_error := nullif(concat_ws('; ', why, coalesce(last_error, problem),
+        last_error := nullif(concat_ws('; ', why, CASE WHEN state = 'paused' THEN problem ELSE coalesce(last_error, problem) END,
                                        postbox.problem_text(postbox.unlogged_problem(registered.relation, registered.parked, registered.counter)),
                                        postbox.problem_text(postbox.state_problem(publication))), '');
         state := CASE WHEN broken THEN 'broken' ELSE state END;
@@ -554,14 +573,15 @@ COMMENT ON VIEW postbox.publication_status IS
 $$One row for each publication: its state and its backlog. The cost of a query does not depend on the backlog.
 
 Rights: SELECT, which PUBLIC has. The counts and `last_error` are NULL where the caller may not read the outbox: SELECT on it, and on `<outbox>_parked` of a `log`, and
-  USAGE on the schema, without row security. What is wrong with a broken, unserved or waiting publication is shown to all. Members of `postbox_operator` and `pg_monitor`
+  USAGE on the schema, without row security. What is wrong with a broken, unserved or waiting publication, and the reason of a
+  paused one, is shown to all. Members of `postbox_operator` and `pg_monitor`
   see everything.$$;
 COMMENT ON COLUMN postbox.publication_status.publication IS 'The name of the publication';
 COMMENT ON COLUMN postbox.publication_status.outbox IS 'The outbox that it reads';
 COMMENT ON COLUMN postbox.publication_status.topic IS 'The topic that it publishes to, as it was given';
 COMMENT ON COLUMN postbox.publication_status.state IS
     'active; waiting: its events wait for a synchronous standby; retrying: Pub/Sub does not answer; suspended: an attempt failed, and it is retried at retry_at; '
-    'unserved: no worker publishes it; broken: the tables of its outbox are not as Postbox made them. last_error has the cause; see Troubleshooting';
+    'unserved: no worker publishes it; paused: by pause_publication; broken: the tables of its outbox are not as Postbox made them. last_error has the cause; see Troubleshooting';
 COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet: ready + parked';
 COMMENT ON COLUMN postbox.publication_status.ready IS
     'How many of them wait to be published. Exact up to 1000, above that estimated from samples. In a log, events that were published since the last checkpoint may count';
@@ -573,7 +593,7 @@ COMMENT ON COLUMN postbox.publication_status.oldest_ready IS 'Age of the oldest 
 COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended or retrying publication is retried; a time in the past: the attempt is under way. NULL if active';
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts have failed without a success in between; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
-    'Suspended, retrying: why the last attempt failed. Unserved, waiting: the cause and the remedy. Broken: what is wrong, and the repair. Active: which events cannot be '
+    'Suspended, retrying: why the last attempt failed. Unserved, waiting: the cause and the remedy. Paused: the reason. Broken: what is wrong, and the repair. Active: which events cannot be '
     'published, why the backlog is not counted, or which table is UNLOGGED; NULL if nothing is. See Troubleshooting';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log: the seq up to which every lane has read; 0 if a lane has not begun. NULL for a table';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log: the lock tokens of the workers that hold its lanes, see postbox.workers. NULL for a table';

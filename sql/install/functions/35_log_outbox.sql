@@ -13,6 +13,9 @@
 --   - A partition that cannot be emptied in its turn (a row is unread, no publication reads the outbox, the partition is
 --     locked, no worker runs) stays. New rows join it when its turn comes again, and it is emptied in a later turn.
 --   - So no partition has to be created ahead of time, and nothing depends on the ids of events.
+--   - A retention of more than four spans needs a longer span (alter_outbox), which assigns other partitions to the same times. So
+--     nothing is emptied until all events from before the change are past the retention. No transaction has inserted by the old
+--     span and commits later: the change of the default waits for it.
 --
 -- Transaction ids mean nothing in another cluster, and rows of both meet in one log there: restored ones, and those emitted
 -- since. The column origin says which cluster a row was written in; see extension/registry/foreign_events.cc.
@@ -147,7 +150,8 @@ DECLARE
     oldest timestamptz := clock_timestamp() - registered.retention;
     retained smallint[];
 BEGIN
-    IF registered.retention IS NULL THEN
+    -- Earlier events are in other partitions than the present span says.
+    IF registered.retention IS NULL OR registered.generations_since > oldest THEN
         RETURN;
     END IF;
     EXECUTE format('SELECT array_agg(%s) FROM (SELECT generate_series($1, $2, $3) UNION ALL SELECT $2) AS t(moment)',

@@ -317,8 +317,8 @@ BEGIN
             END)).*
         FROM postbox.publication_status s LEFT JOIN postbox.outbox o ON o.relation = s.outbox CROSS JOIN LATERAL postbox.publishing_state(s.publication) p
         CROSS JOIN LATERAL (SELECT coalesce(postbox.copy_problem(s.publication), CASE WHEN s.state = p.state THEN p.problem END) AS problem) w
-        -- Other checks report problems of the tables, the library and settings. A standby is not meant to publish.
-        WHERE (s.state <> 'active' OR s.last_error IS NOT NULL) AND s.state <> 'broken' AND NOT (s.state = 'unserved' AND pg_is_in_recovery())
+        -- Other checks report problems of the tables, the library and settings, and pauses. A standby is not meant to publish.
+        WHERE (s.state <> 'active' OR s.last_error IS NOT NULL) AND s.state NOT IN ('broken', 'paused') AND NOT (s.state = 'unserved' AND pg_is_in_recovery())
           AND (s.state <> 'active' OR s.last_error <> concat_ws('; ', postbox.problem_text(postbox.unlogged_problem(o.relation, o.parked, o.counter)),
               postbox.problem_text(postbox.state_problem(s.publication)))) AND NOT (s.state = 'unserved' AND NOT (postbox.library_state()).preloaded);
     RETURN QUERY SELECT (postbox.make_finding('publications', w.severity, w.subject, w.detail, w.remedy)).*
@@ -403,10 +403,10 @@ AS $$
 DECLARE
     known timestamptz := coalesce(postbox.known_until(), now());
 BEGIN
-    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'error', format('%s %s', p.kind, coalesce(p.id::text, p.inbox::text)), p.problem,
+    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'error', format('%s %s', p.kind, p.name), p.problem,
             coalesce(p.remedy, 'repair or drop it; see docs/guides/projections.md'))).*
         FROM postbox.inbox_problem p WHERE p.kind IN ('projection', 'handler');
-    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'warning', format('projection %s', p.id), p.problem, p.remedy)).*
+    RETURN QUERY SELECT (postbox.make_finding('inboxes', 'warning', format('projection %s', p.name), p.problem, p.remedy)).*
         FROM postbox.inbox_problem p WHERE p.kind = 'field';
     -- A puller reports at least every 5 minutes. Roles that may not see its reports get no finding. A standby has the reports that it has replayed,
     -- but not the sessions of the primary.
@@ -462,11 +462,13 @@ CREATE OR REPLACE FUNCTION postbox.doctor_of_pauses() RETURNS SETOF postbox.find
     SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT (postbox.make_finding('pauses', CASE WHEN p.forgotten THEN 'warning' ELSE 'ok' END, format('%s %s', p.kind, p.name),
-            format('it has been paused since %s%s: %s', date_trunc('second', p.paused_at),
-                CASE WHEN isfinite(p.paused_until) THEN format(', until %s', date_trunc('second', p.paused_until)) ELSE '' END, p.paused_reason),
+            'it has been ' || postbox.pause_text(p.paused_at, p.paused_until, p.paused_reason),
             CASE WHEN p.forgotten THEN format('run SELECT postbox.resume_%s(%L)', p.kind, p.name) END)).*
     FROM (SELECT x.*, x.paused_until = 'infinity' AND x.paused_at < now() - interval '1 day' AS forgotten
-          FROM (SELECT 'subscription' AS kind, s.name, s.paused_at, s.paused_until, s.paused_reason FROM postbox.subscription s) x
+          FROM (SELECT 'publication' AS kind, b.name, b.paused_at, b.paused_until, b.paused_reason FROM postbox.publication b UNION ALL
+                SELECT 'subscription', s.name, s.paused_at, s.paused_until, s.paused_reason FROM postbox.subscription s UNION ALL
+                SELECT 'projection', r.name, r.paused_at, r.paused_until, r.paused_reason FROM postbox.projection r UNION ALL
+                SELECT 'handler', h.name, h.paused_at, h.paused_until, h.paused_reason FROM postbox.handler h) x
           WHERE x.paused_until > now()) p
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_pauses() IS 'Internal: the part of postbox.doctor() that shows what is paused.';

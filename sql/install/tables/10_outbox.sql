@@ -10,11 +10,12 @@ CREATE TABLE postbox.outbox (
     columns    jsonb       NOT NULL DEFAULT '{}',
     created_at timestamptz NOT NULL DEFAULT now(),
     generation_span interval CHECK (generation_span >= interval '1 second'),
+    generations_since timestamptz,
     version_floor bigint NOT NULL DEFAULT 0,
     CHECK ((kind = 'log') = (generation_span IS NOT NULL))
 );
 COMMENT ON TABLE postbox.outbox IS
-$$One row for each outbox of this database. Only `create_outbox`, `adopt_outbox`, `register_outbox`, `repair_outbox` and `drop_outbox` change it.
+$$One row for each outbox of this database. Only the functions of outboxes change it.
 
 Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.outbox.relation IS 'The event table';
@@ -26,6 +27,8 @@ COMMENT ON COLUMN postbox.outbox.adopted IS 'Whether adopt_outbox registered a t
 COMMENT ON COLUMN postbox.outbox.columns IS 'Adopted table: standard name -> name in the table, where they differ, such as {"aggregate_id": "aggregateid"}';
 COMMENT ON COLUMN postbox.outbox.created_at IS 'When the outbox was created, adopted or registered';
 COMMENT ON COLUMN postbox.outbox.generation_span IS 'Log: how long a generation, and so its partition, is written to; NULL for kind table';
+COMMENT ON COLUMN postbox.outbox.generations_since IS
+    'Log: since when events are written to generations of this span; NULL: since the outbox was created. Nothing is purged before the retention has passed since then';
 COMMENT ON COLUMN postbox.outbox.version_floor IS 'Aggregates that the version counter does not have begin above this version; not 0 if the counter was lost once';
 SELECT pg_catalog.pg_extension_config_dump('postbox.outbox', '');
 GRANT SELECT ON postbox.outbox TO PUBLIC;

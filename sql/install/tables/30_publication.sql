@@ -16,12 +16,14 @@ CREATE TABLE postbox.publication (
     wanted_lanes    int         CHECK (wanted_lanes > 0),
     filter_changes  xid8[]      NOT NULL DEFAULT '{0}',
     home            text        NOT NULL,
-    credential      text
+    credential      text,
+    paused_at       timestamptz,
+    paused_reason   text,
+    paused_until    timestamptz
 );
 CREATE INDEX publication_outbox ON postbox.publication (outbox);
 COMMENT ON TABLE postbox.publication IS
-$$One row for each publication: which events of an outbox go to which topic. Only `create_publication`, `alter_publication`, `claim_publication` and `drop_publication`
-  change it; workers set `lanes` to `wanted_lanes` when they have redistributed the keys.
+$$One row for each publication: which events of an outbox go to which topic. Only the functions of publications change it; workers set `lanes` to `wanted_lanes` when they have redistributed the keys.
 
 Rights: SELECT, which PUBLIC has.$$;
 COMMENT ON COLUMN postbox.publication.name IS 'The name of the publication';
@@ -41,6 +43,10 @@ COMMENT ON COLUMN postbox.publication.filter_changes IS
     'from before a change and a snapshot that sees the change';
 COMMENT ON COLUMN postbox.publication.home IS 'The database that publishes it: the system identifier of the cluster and the OID of the database; see claim_publication';
 COMMENT ON COLUMN postbox.publication.credential IS 'The credential with which it publishes, see postbox.credential; NULL: the identity of the server''s environment';
+COMMENT ON COLUMN postbox.publication.paused_at IS 'When it was paused; NULL if it was not, or was resumed';
+COMMENT ON COLUMN postbox.publication.paused_reason IS 'Why it was paused';
+COMMENT ON COLUMN postbox.publication.paused_until IS
+    'Until when it is paused: infinity means until it is resumed. It is not paused if this is NULL or has passed';
 SELECT pg_catalog.pg_extension_config_dump('postbox.publication', '');
 GRANT SELECT ON postbox.publication TO PUBLIC;
 

@@ -112,7 +112,7 @@ BEGIN
     RETURN QUERY SELECT unnest(postbox.inbox_apply_batch('reader.inbox', ARRAY[pg_temp.event(type || '3', one, 1, type => 'key.set'),
         pg_temp.event(type || '4', other, 2, type => 'key.set'), pg_temp.event(type || '5', one, 2, type => 'key.set')]));
     DROP TABLE reader.key;
-    PERFORM postbox.drop_projection(id) FROM postbox.projection WHERE 'key.set' = ANY (event_types);
+    PERFORM postbox.drop_projection(name) FROM postbox.projection WHERE 'key.set' = ANY (event_types);
 END $$;
 SELECT type, array(SELECT pg_temp.comes_back(type, one, other)) FROM (VALUES
     ('varchar(9) COLLATE reader.any_case', 'a', 'A'), ('char(9) COLLATE reader.any_case', 'a', 'A '), ('reader.loose', 'a', 'A'), ('reader.loose_name', 'a', 'A'), ('reader.loose COLLATE "C"', 'a', 'a'), ('name', 'a', 'a'), ('name COLLATE "POSIX"', 'a', 'a'), ('text', 'a', 'a'),

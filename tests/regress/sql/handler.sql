@@ -130,7 +130,7 @@ SELECT postbox.create_handler('reader.inbox', '{y,see}', 'reader.see(postbox.eve
 
 -- the function is found by its name: replaced, dropped, made again
 CREATE OR REPLACE FUNCTION reader.second(event postbox.event) RETURNS void LANGUAGE sql AS $$ INSERT INTO reader.history (note) VALUES ('replaced') $$;
-SELECT postbox.drop_handler((SELECT id FROM postbox.handler WHERE function = 'reader.fail(postbox.event)'));
+SELECT postbox.drop_handler('reader.fail');
 SELECT postbox.inbox_apply('reader.inbox', 'r1', 'video', 'video', 'a', 10, '{}');
 SELECT note FROM reader.history ORDER BY n DESC LIMIT 1;
 DROP FUNCTION reader.second(postbox.event);
@@ -139,12 +139,12 @@ SELECT postbox.inbox_apply('reader.inbox', 'r3', 'see', 'video', 'a', 11, '{}');
 CREATE FUNCTION reader.second(event postbox.event) RETURNS void LANGUAGE sql AS $$ INSERT INTO reader.history (note) VALUES ('made again') $$;
 SELECT postbox.inbox_apply('reader.inbox', 'r2', 'video', 'video', 'a', 11, '{}');
 SELECT note FROM reader.history ORDER BY n DESC LIMIT 1;
-SELECT postbox.drop_handler(0);
+SELECT postbox.drop_handler('no_such');
 SELECT postbox.drop_handler(NULL);
 SET ROLE regress_postbox_owner;
-SELECT postbox.drop_handler(1);
+SELECT postbox.drop_handler('reader.add_points');
 RESET ROLE;
-SELECT postbox.drop_handler(1);
+SELECT postbox.drop_handler('reader.add_points');
 SELECT postbox.inbox_apply('reader.inbox', 'r4', 'USER_LOGGED_IN', NULL, NULL, NULL, '{"userId": "u1", "points": 5}');
 
 DROP SCHEMA reader CASCADE;

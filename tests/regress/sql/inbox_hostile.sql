@@ -143,9 +143,9 @@ SELECT reader.change_and('ALTER TABLE reader.video ALTER id TYPE varchar', reade
 SELECT * FROM reader.video ORDER BY id;
 -- its own function, and its own registration
 SELECT reader.change_and('CREATE OR REPLACE FUNCTION reader.recurse(event postbox.event) RETURNS void LANGUAGE sql AS ''SELECT''', reader.event('h3', 'recurse', 'a', 1));
-SELECT reader.change_and('DROP FUNCTION reader.recurse(postbox.event); SELECT postbox.drop_handler(id) FROM postbox.handler WHERE event_types = ''{recurse}''', reader.event('h4', 'recurse', 'a', 1));
+SELECT reader.change_and('DROP FUNCTION reader.recurse(postbox.event); SELECT postbox.drop_handler(name) FROM postbox.handler WHERE event_types = ''{recurse}''', reader.event('h4', 'recurse', 'a', 1));
 SELECT reader.change_and('DROP FUNCTION reader.change(postbox.event)', reader.event('h5', 'set', 'a', 20));
-SELECT reader.change_and('SELECT postbox.drop_projection(id) FROM postbox.projection WHERE target = ''reader.video''::regclass', reader.event('h6', 'set', 'z', 1));
+SELECT reader.change_and('SELECT postbox.drop_projection(name) FROM postbox.projection WHERE target = ''reader.video''::regclass', reader.event('h6', 'set', 'z', 1));
 -- the tables themselves
 SELECT reader.change_and('DROP TABLE reader.inbox_tombstone', reader.event('h7', 'nest', '7', 1));
 SELECT reader.change_and('DROP TABLE reader.nested; SELECT postbox.create_inbox(''reader.other'')', reader.event('h8', 'nest', '8', 1));
@@ -190,7 +190,7 @@ DROP FUNCTION reader.fill(postbox.event);
 CREATE FUNCTION reader.fill(event postbox.event) RETURNS SETOF text LANGUAGE sql AS $$ SELECT repeat('x', 100) FROM generate_series(1, 1000) $$;
 SELECT reader.apply('f2', 'fill', 'a', 1);
 DROP FUNCTION reader.fill(postbox.event);
-SELECT postbox.drop_handler(id) FROM postbox.handler WHERE function LIKE 'reader.fill%';
+SELECT postbox.drop_handler(name) FROM postbox.handler WHERE function LIKE 'reader.fill%';
 
 -- what a rolled back subtransaction configured is forgotten
 BEGIN;

@@ -91,8 +91,8 @@ SELECT reader.change('ALTER TABLE reader.video DROP COLUMN version');
 SELECT reader.change('ALTER TABLE reader.video ADD COLUMN note text');
 SELECT reader.change('TRUNCATE reader.video');
 -- the configuration: the event was applied by what was there
-SELECT reader.change('SELECT postbox.drop_projection(id) FROM postbox.projection');
-SELECT reader.change('SELECT postbox.drop_handler(id) FROM postbox.handler');
+SELECT reader.change('SELECT postbox.drop_projection(name) FROM postbox.projection');
+SELECT reader.change('SELECT postbox.drop_handler(name) FROM postbox.handler');
 SELECT reader.change('CREATE OR REPLACE FUNCTION reader.change(event postbox.event) RETURNS void LANGUAGE sql AS ''SELECT''');
 -- the session
 SELECT reader.change('SET ROLE postgres');

@@ -36,7 +36,7 @@ SELECT reader.apply('e4', 'value.deleted', '2024-02-01 10:00', 5);
 SELECT key, version FROM reader.inbox_tombstone;
 -- the tombstone is found from another time zone
 SET TimeZone = 'Asia/Tokyo';
-SELECT postbox.drop_handler(id) FROM postbox.handler;
+SELECT postbox.drop_handler(name) FROM postbox.handler;
 SELECT reader.apply('e5', 'value', '2024-02-01 10:00+00', 4);
 SELECT postbox.wait_for_version('reader.value', '2024-02-01 10:00', 5, '0');
 SELECT postbox.wait_for_version('reader.value', '2024-02-01 19:00+09', 5, '0');
@@ -54,7 +54,7 @@ BEGIN
     PERFORM reader.apply(type || one || 1, 'unset', one, 5);
     late := concat_ws(' ', reader.apply(type || one || 2, 'set', two, 4), postbox.wait_for_version('reader.keyed', two, 5, '0'), reader.apply(type || one || 3, 'set', other, 4),
         postbox.wait_for_version('reader.keyed', other, 5, '0'), reader.apply(type || one || 4, 'set', two, 6), (SELECT count(*) FROM reader.inbox_tombstone WHERE target = 'reader.keyed'::regclass));
-    PERFORM postbox.drop_projection(id) FROM postbox.projection WHERE target = 'reader.keyed'::regclass;
+    PERFORM postbox.drop_projection(name) FROM postbox.projection WHERE target = 'reader.keyed'::regclass;
     DROP TABLE reader.keyed;
     RETURN late;
 END $$;
@@ -142,7 +142,7 @@ BEGIN
     PERFORM postbox.inbox_apply_batch('other.inbox', ARRAY[('h1', 'hostile', 'h', 'a', 1, '{}', NULL, NULL),
         ('v1', 'value', 'v', 'a', 1, '{"at": "2024-01-01 00:00", "day": "01/02/2024"}', NULL, NULL)]::postbox.event[]);
     SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') || to_char(day, ', YYYY-MM-DD') INTO written FROM other.value;
-    PERFORM postbox.drop_projection(id) FROM postbox.projection WHERE inbox = 'other.inbox'::regclass;
+    PERFORM postbox.drop_projection(name) FROM postbox.projection WHERE inbox = 'other.inbox'::regclass;
     PERFORM postbox.drop_inbox('other.inbox');
     DROP SCHEMA other CASCADE;
     RETURN written;

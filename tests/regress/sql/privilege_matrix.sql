@@ -18,7 +18,9 @@ SET ROLE regress_owner;
 SELECT postbox.create_outbox('shop.log'), postbox.create_outbox('shop.jobs', 'table'), postbox.create_inbox('shop.inbox');
 SELECT postbox.create_publication('log', 'shop.log', 'shop.order.events'), postbox.create_publication('jobs', 'shop.jobs', 'shop.order.events');
 CREATE TABLE shop.orders (id text PRIMARY KEY, total int NOT NULL, version bigint);
-SELECT postbox.create_projection('shop.inbox', '{order.created}', 'shop.orders');
+SELECT postbox.create_projection('shop.inbox', '{order.created}', 'shop.orders', name => 'orders');
+CREATE FUNCTION shop.note(event postbox.event) RETURNS void LANGUAGE sql AS '';
+SELECT postbox.create_handler('shop.inbox', '{order.created}', 'shop.note(postbox.event)', name => 'noted');
 SELECT postbox.create_subscription('follower', 'shop.inbox', 'shop.order.events.shop-follower');
 GRANT INSERT ON shop.log, shop.jobs TO regress_emitter;
 GRANT INSERT ON shop.inbox TO regress_applier;
@@ -102,6 +104,7 @@ INSERT INTO attempts (what, statement) VALUES
     ('settle_foreign_events', $$SELECT postbox.settle_foreign_events($log)$$),
     ('create_publication', $$SELECT postbox.create_publication('mine', $log, 'shop.order.events')$$),
     ('alter_publication', $$SELECT postbox.alter_publication('log', topic => 'shop.other.events')$$),
+    ('pause_publication', $$SELECT postbox.pause_publication('log', 'why')$$),
     ('resume_publication', $$SELECT postbox.resume_publication('log')$$),
     ('claim_publication', $$SELECT postbox.claim_publication('log')$$),
     ('drop_publication', $$SELECT postbox.drop_publication('log')$$),
@@ -122,7 +125,15 @@ INSERT INTO attempts (what, statement) VALUES
     ('INSERT credential_state', $$INSERT INTO postbox.credential_state VALUES ('usual', 0, 'x', NULL, NULL, now())$$),
     ('credential_status', $$SELECT count(*) FROM postbox.credential_status$$),
     ('create_projection', $$SELECT postbox.create_projection($inbox, '{order.paid}', $orders)$$),
-    ('drop_projection', $$SELECT postbox.drop_projection(1)$$),
+    ('alter_projection', $$SELECT postbox.alter_projection('orders', event_types => '{order.paid}')$$),
+    ('pause_projection', $$SELECT postbox.pause_projection('orders', 'why')$$),
+    ('resume_projection', $$SELECT postbox.resume_projection('orders')$$),
+    ('alter_handler', $$SELECT postbox.alter_handler('noted', event_types => '{order.paid}')$$),
+    ('pause_handler', $$SELECT postbox.pause_handler('noted', 'why')$$),
+    ('resume_handler', $$SELECT postbox.resume_handler('noted')$$),
+    ('drop_handler', $$SELECT postbox.drop_handler('noted')$$),
+    ('drop_projection', $$SELECT postbox.drop_projection('orders')$$),
+    ('alter_outbox', $$SELECT postbox.alter_outbox($log, '30 days')$$),
     ('drop_outbox, log', $$SELECT postbox.drop_outbox($log)$$),
     ('drop_outbox, table', $$SELECT postbox.drop_outbox($jobs)$$),
     ('repair_outbox, log', $$SELECT count(*) FROM postbox.repair_outbox($log, false)$$),
@@ -150,7 +161,7 @@ INSERT INTO attempts (what, statement) VALUES
     ('TRUNCATE inbox', $$TRUNCATE postbox.inbox$$),
     ('DELETE subscription', $$DELETE FROM postbox.subscription$$),
     ('UPDATE projection', $$UPDATE postbox.projection SET target = 'pg_class'$$),
-    ('INSERT handler', $$INSERT INTO postbox.handler (inbox, event_types, function) VALUES ($inbox, '{x}', 'f()')$$),
+    ('INSERT handler', $$INSERT INTO postbox.handler (name, inbox, event_types, function) VALUES ('x', $inbox, '{x}', 'f()')$$),
     ('CREATE in postbox', $$CREATE TABLE postbox.mine ()$$),
     ('TRIGGER on outbox', $$CREATE TRIGGER mine AFTER INSERT ON postbox.outbox EXECUTE FUNCTION postbox.configuration_changed()$$),
     ('ALTER FUNCTION', $$ALTER FUNCTION postbox.redrive(regclass, uuid) SECURITY DEFINER$$),

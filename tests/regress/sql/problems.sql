@@ -113,7 +113,7 @@ SELECT * FROM app.try('CREATE FUNCTION app.mine(int) RETURNS int LANGUAGE sql IM
 SELECT * FROM app.try('CREATE FUNCTION app.mine(int) RETURNS int LANGUAGE sql IMMUTABLE AS ''SELECT 1''; CREATE INDEX ON app.jobs (app.mine(publish_attempts));'
     'ALTER FUNCTION app.mine(int) OWNER TO regress_mallory; ALTER ROLE regress_mallory SUPERUSER');
 SELECT postbox.code_of_users(NULL), postbox.code_of_users(0, NULL), postbox.code_of_users('pg_stat_activity');
-SELECT postbox.outbox_problem(NULL), postbox.outbox_problem(ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+SELECT postbox.outbox_problem(NULL), postbox.outbox_problem(ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
 
 -- whatever the caller's settings are
 SET search_path = app, pg_catalog;

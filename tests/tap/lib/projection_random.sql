@@ -121,5 +121,5 @@ BEGIN
         PERFORM fuzz.failed(seed, 'rows', alone || E'\n' || batch);
     END IF;
     INSERT INTO fuzz.done VALUES (seed, applied, compared);
-    PERFORM postbox.drop_projection(id) FROM postbox.projection;
+    PERFORM postbox.drop_projection(name) FROM postbox.projection;
 END $$;

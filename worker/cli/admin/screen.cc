@@ -65,6 +65,13 @@ constexpr char kQuery[] = R"(
               FROM postbox.subscription b
               LEFT JOIN postbox.list_pullers() p ON p.subscription = b.name AND p.may_apply
               LEFT JOIN postbox.subscription_status t ON t.subscription = b.name) s),
+      'pauses', (
+        SELECT coalesce(json_agg(to_json(c) ORDER BY c.kind DESC, c.name), '[]')
+        FROM (SELECT 'projection' AS kind, name, inbox::text, paused_at, paused_until, paused_reason
+              FROM postbox.projection UNION ALL
+              SELECT 'handler', name, inbox::text, paused_at, paused_until, paused_reason
+              FROM postbox.handler) c
+        WHERE c.paused_until > now()),
       'workers', CASE WHEN has_function_privilege('postbox.list_workers()', 'EXECUTE') THEN (
         SELECT coalesce(json_agg(to_json(w) ORDER BY w.state = 'running', w.database,
                                  w.ordinal), '[]')
@@ -147,6 +154,16 @@ std::vector<std::string> Lines(const Json& all) {
   }
   AppendTable(table, &lines);
   lines.emplace_back();
+  table = {{"PAUSED", "NAME", "INBOX", "SINCE", "UNTIL", "REASON"}};
+  for (const Json& row : all["pauses"]) {
+    table.push_back({Text(row, "kind"), Text(row, "name"), Text(row, "inbox"),
+                     Text(row, "paused_at"), Text(row, "paused_until"),
+                     Text(row, "paused_reason")});
+  }
+  if (table.size() > 1) {
+    AppendTable(table, &lines);
+    lines.emplace_back();
+  }
   table = {{"WORKER", "STATE", "DATABASE", "SINCE"}};
   if (all["workers"].is_null()) lines.emplace_back("workers: for members of pg_monitor only");
   for (const Json& row : all["workers"]) {

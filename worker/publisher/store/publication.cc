@@ -59,7 +59,9 @@ std::vector<Publication> LoadPublications(bool* copies) {
           "coalesce(p.wanted_lanes, 0), "
           "p.filter_changes[pg_catalog.cardinality(p.filter_changes)]::pg_catalog.text, "
           "CASE WHEN p.home OPERATOR(pg_catalog.<>) $1 THEN postbox.copied_from(p.home) "
-          "END::pg_catalog.text, p.credential "
+          "END::pg_catalog.text, p.credential, "
+          "CASE WHEN p.paused_until OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp() "
+          "THEN p.paused_until END "
           "FROM postbox.publication p, postbox.outbox o "
           "WHERE o.relation OPERATOR(pg_catalog.=) p.outbox ORDER BY p.name",
           here);
@@ -88,6 +90,7 @@ std::vector<Publication> LoadPublications(bool* copies) {
     publication.wanted_lanes = Int32Column(row, 14);
     publication.filter_since = TextColumn(row, 15);
     publication.credential = TextColumn(row, 17);
+    publication.paused_until = Int64Column(row, 18);
     publications.push_back(std::move(publication));
   }
   return publications;

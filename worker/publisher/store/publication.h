@@ -25,8 +25,10 @@ struct Publication {
   bool parked_blocks = true;  // on_failure = 'park_key'
   // One that was dropped and created again has the same name, and nothing of the other one's.
   TimestampTz created_at = 0;
+  TimestampTz paused_until = 0;  // 0: it is not paused
 
   bool is_log() const { return kind == "log"; }
+  bool IsPaused() const { return paused_until != 0; }
   // Whether it is the other one, as it was made or altered since.
   bool IsAltered(const Publication& other) const {
     return name == other.name && outbox == other.outbox && created_at == other.created_at;
