@@ -2,8 +2,8 @@
 // inbox configures it, and its row in postbox.inbox is locked first.
 #include "extension/apply/consumer_names.h"
 #include "extension/apply/event_types.h"
+#include "extension/apply/inbox_event.h"
 #include "extension/base/arguments.h"
-#include "extension/base/catalog.h"
 #include "extension/base/relation.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/trust/act_as.h"

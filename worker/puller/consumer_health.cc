@@ -62,8 +62,7 @@ ConsumerHealth::Verdict ConsumerHealth::Failed(const Failure& failure, TimePoint
         [&](const FailedKey& failed) { return failed.sqlstate == failure.sqlstate; }));
     type->failed.push_back({std::string(key), std::string(failure.sqlstate), verdict.mark});
     if (type->failed.size() > kMostKeys) type->failed.pop_front();
-    const bool broken =
-        verdict.others >= kOtherKeys && now - type->failing_since >= times_.doubt;
+    const bool broken = verdict.others >= kOtherKeys && now - type->failing_since >= times_.doubt;
     if (!broken && !failure.paused) return verdict;
     verdict.begins = true;
     type->suspension = {.type = std::string(failure.type), .since = now};

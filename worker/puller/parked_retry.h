@@ -25,7 +25,6 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "extension/rules/backoff.h"
 #include "worker/puller/failpoint.h"
@@ -62,8 +61,8 @@ class ParkedRetry {
 
   // `most`: nothing if the subscription parks no keys; then there is never a look. `over`: what
   // OverLimit returns until the first look has counted.
-  ParkedRetry(std::optional<ParkedAmount> most, std::string over)
-      : most_(most), over_(std::move(over)) {
+  ParkedRetry(std::optional<ParkedAmount> most, const std::string& over)
+      : most_(most), paused_for_(over), over_(over) {
     if (most_) next_ = TimePoint();
   }
 
@@ -78,12 +77,15 @@ class ParkedRetry {
 
   // Which limit is reached; empty if none is. Once it is, until there is room again.
   std::string OverLimit() const;
+  // What it was at first: with a limit nothing is received (runner.h).
+  const std::string& paused_for() const { return paused_for_; }
 
  private:
   // With mutex_ held.
   void CheckLimits();
 
   const std::optional<ParkedAmount> most_;
+  const std::string paused_for_;
   const std::chrono::milliseconds interval_ = TimeOf("parked_interval", kInterval);
   mutable std::mutex mutex_;
   TimePoint next_ = TimePoint::max();

@@ -16,14 +16,13 @@ constexpr std::chrono::seconds kStuckTime{150};
 }  // namespace
 
 Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status,
-               ConnectionShares* shares, std::string paused)
+               ConnectionShares* shares, const std::string& paused)
     : config_(std::move(config)),
       dsn_(std::move(dsn)),
       status_(std::move(status)),
-      paused_(std::move(paused)),
       parked_(
           config_.on_error == OnError::kParkKey ? std::optional(config_.most_parked) : std::nullopt,
-          paused_),
+          paused),
       gate_(config_.appliers),
       health_({.first_pause = config_.min_backoff,
                .doubt = TimeOf("doubt", ConsumerHealth::kDoubt),
@@ -51,9 +50,10 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
 Runner::~Runner() { Finish(Clock::now()); }
 
 bool Runner::Start(std::string* error) {
-  if (!paused_.empty()) {
-    LogWarn("subscription paused", {{"subscription", config_.name}, {"reason", paused_}});
-    status_->SetStreamState(PullStatus::Stream::kPaused, paused_, Clock::now());
+  if (!parked_.paused_for().empty()) {
+    LogWarn("subscription paused",
+            {{"subscription", config_.name}, {"reason", parked_.paused_for()}});
+    status_->SetStreamState(PullStatus::Stream::kPaused, parked_.paused_for(), Clock::now());
     appliers_.Start(dsn_);
     return true;
   }
@@ -134,7 +134,7 @@ std::optional<Unanswered> Runner::LookForAnswers() {
 
 bool Runner::Stuck() {
   const auto limit = TimeOf("stuck_time", kStuckTime);
-  if (paused_.empty() && stream_.Silence() > limit) return true;
+  if (parked_.paused_for().empty() && stream_.Silence() > limit) return true;
   // Without a limit for statements a long one looks like a thread that is stuck.
   if (config_.statement_timeout.count() == 0) return false;
   return appliers_.AnyStuckSince(Clock::now() - limit - config_.statement_timeout);

@@ -47,7 +47,7 @@ class Runner {
   // process, outlives it. `paused`: it only retries what is parked, and receives nothing; the
   // reason that OverLimit() of an earlier runner gave.
   Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status,
-         ConnectionShares* shares, std::string paused);
+         ConnectionShares* shares, const std::string& paused);
   ~Runner();  // Finish(now)
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -70,7 +70,7 @@ class Runner {
   // Which limit of what may be parked is reached (parked_retry.h), and whether it is to be paused,
   // or to go on, for that: by starting it again.
   std::string OverLimit() const { return parked_.OverLimit(); }
-  bool PauseChanges() const { return paused_.empty() != OverLimit().empty(); }
+  bool PauseChanges() const { return parked_.paused_for().empty() != OverLimit().empty(); }
   // The statement that has had no answer for longest, if that is kUnansweredTime or more; the
   // status shows it from then on. No more than that is said: a long statement may be in order.
   std::optional<Unanswered> LookForAnswers();
@@ -95,7 +95,6 @@ class Runner {
   const SubscriptionConfig config_;
   const std::string dsn_;
   const std::shared_ptr<PullStatus> status_;
-  const std::string paused_;
   AttemptCounter attempts_;
   ParkedRetry parked_;
   ApplyGate gate_;

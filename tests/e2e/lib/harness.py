@@ -246,13 +246,14 @@ class Session:
     """One psql that stays connected, where a new connection for each statement would take too long."""
 
     ENDS_ON_ERROR = 0
+    OPTIONS = ""
     _END = "--end-of-answer--"
 
     def __init__(self, cluster, database):
         self._psql = subprocess.Popen(
             _tied_to_us([cluster.bin / "psql", "-XAtq", "-F", "\x1f", "-v", f"ON_ERROR_STOP={self.ENDS_ON_ERROR}"]), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1,
-            env={**os.environ, **cluster.environment, "PGDATABASE": database})
+            env={**os.environ, **cluster.environment, "PGDATABASE": database, "PGOPTIONS": self.OPTIONS})
 
     def sql(self, text):
         self._psql.stdin.write(f"{text.rstrip().rstrip(';')};\n\\echo {self._END} :ERROR\n")
@@ -309,6 +310,8 @@ class PatientSession(Session):
     """A session that a statement ends which fails or has no answer."""
 
     ENDS_ON_ERROR = 1
+    # A server that crashes warns a session that it has just answered, and psql prints the warning before the answer.
+    OPTIONS = "-c client_min_messages=error"
 
     def sql(self, text):
         late = threading.Timer(TIMEOUT, self._psql.kill)

@@ -1,7 +1,7 @@
 /*
  * The properties that the models check. A violated one is named in the checker's message.
  */
-mtype = { nothing, lost, disorder, ghost, stolen, went_back, two_publishers, stuck, too_early, too_small };
+mtype = { nothing, lost, disorder, twice, ghost, stolen, went_back, two_publishers, stuck, too_early, too_small };
 mtype broken = nothing;
 
 inline Check(condition, property)

@@ -1,5 +1,5 @@
 // The table outbox as a source of events: the state machine of a row, seen from the worker. (What
-// SQL does to it: sql/install/functions/30_publication.sql.)
+// SQL does to it: sql/install/functions/31_parked_events.sql.)
 //
 //   PENDING --Claim--> INFLIGHT --published--> PUBLISHED
 //      ^  ^               |  \--not its fault (behind, broken topic, outage, leaving)--> as before,
