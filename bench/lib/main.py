@@ -31,6 +31,7 @@ BENCHES = {  # and the module of each, of which one is loaded
     "fairness": "fairness",
     "emit": "emitting",
     "changes": "changes",
+    "backfill": "backfill",
     "neighbours": "neighbours",
     "torture": "torture",
     "soak": "soak",

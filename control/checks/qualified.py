@@ -197,7 +197,7 @@ def functions(path, text):
 
 
 def _functions(path, text):
-    for match in re.finditer(r'^CREATE (?:OR REPLACE )?FUNCTION (\S+?)\((.*?)(\$\$.*?\$\$;|;)$', text, re.M | re.S):
+    for match in re.finditer(r'^CREATE (?:OR REPLACE )?(?:FUNCTION|PROCEDURE) (\S+?)\((.*?)(\$\$.*?\$\$;|;)$', text, re.M | re.S):
         name, head, line = match[1], match[2], line_of(text, match.start())
         if re.search(r'\bLANGUAGE C\b', match[0]):
             continue

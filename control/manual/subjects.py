@@ -12,6 +12,8 @@ SUBJECTS = {
     "emit.md": Subject("Emitting events", "How a service stores an event in its transaction.", ("outbox_emit", "outbox_emit_json", "receipt")),
     "changes.md": Subject("Change triggers", "Triggers that emit an event for each change of a table.", (
         "create_change_triggers", "drop_change_triggers", "emit_changes")),
+    "backfill.md": Subject("Backfills", "A backfill emits an event for each row that a table has already.", (
+        "create_backfill", "run_backfill", "pause_backfill", "resume_backfill", "cancel_backfill", "drop_backfill")),
     "publication.md": Subject("Publications", "A publication sends the events of an outbox to a topic.", (
         "create_publication", "alter_publication", "pause_publication", "resume_publication", "drop_publication", "claim_publication",
         "redrive", "discard", "lane_slice")),
@@ -28,9 +30,9 @@ SUBJECTS = {
     "credential.md": Subject("Credentials", "Named identities under which Postbox calls Pub/Sub.", (
         "create_credential", "alter_credential", "drop_credential", "grant_credential", "revoke_credential")),
     "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (
-        "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "workers", "credential_status", "inbox_problem", "projection_status",
-        "subscription_status", "dead_letter", "parked_key", "discarded_event")),
+        "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "backfill_status", "workers", "credential_status", "inbox_problem",
+        "projection_status", "subscription_status", "dead_letter", "parked_key", "discarded_event")),
     "tables.md": Subject("Tables", "The configuration and the state of Postbox. Functions change these tables; every role may read them, unless the table says otherwise.", (
-        "outbox", "publication", "publication_state", "lane", "inbox", "subscription", "projection", "handler", "credential",
+        "outbox", "publication", "publication_state", "lane", "backfill", "inbox", "subscription", "projection", "handler", "credential",
         "credential_grant")),
 }

@@ -3,6 +3,7 @@
 #include "extension/apply/scratch_memory.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
+#include "extension/rules/sqlstate_class.h"
 
 namespace postbox {
 namespace {
@@ -36,7 +37,13 @@ bool IsAttempt(const Inbox& inbox, const InboxEvent& event, PostgresError* error
 }
 
 // The statement is cancelled, or the session ends.
-bool EndsTheCall(const PostgresError& error) { return error.SqlState().substr(0, 2) == "57"; }
+bool EndsTheCall(const PostgresError& error) {
+  return error.SqlState().substr(0, 2) == "57" && !IsPauseSqlstate(error.SqlState());
+}
+
+// What takes the event is paused or broken: its key is tried again after about so long, so that
+// many such keys cost little, and go on soon after the repair.
+constexpr std::chrono::minutes kNotItsFault{1};
 
 bool HadEffect(const DeadLetter& letter, Outcome outcome) {
   return outcome == Outcome::kApplied || (letter.parked && outcome == Outcome::kIgnored);
@@ -54,7 +61,9 @@ void SettleKey(Oid inbox, const ParkedKey& key, const KeyStep& step, bool claime
   if (!claimed) return;
   // The claim has counted the retry and moved it on.
   if (!step.is_attempt) {
-    SetRetry(inbox, key, std::max(key.retries - 1, 0), delay());
+    const auto later =
+        std::min<std::chrono::milliseconds>(policy.backoff.cap, kNotItsFault) + *delay() / 2;
+    SetRetry(inbox, key, std::max(key.retries - 1, 0), later);
   } else if (key.retries >= policy.max_attempts) {
     SetRetry(inbox, key, key.retries, std::nullopt);
   }
@@ -80,7 +89,8 @@ Redriven Redrive(ApplySession& session, DeadLetter& letter) {
     if (EndsTheCall(raised)) throw;
     PostgresError error = raised;
     redriven.is_attempt = IsAttempt(session.inbox(), event, &error);
-    NoteFailure(letter.id, error, redriven.is_attempt);
+    // The letter keeps its own error while what takes it is paused.
+    if (!IsPauseSqlstate(error.SqlState())) NoteFailure(letter.id, error, redriven.is_attempt);
     redriven.outcome = Outcome::kRejected;
     redriven.error = std::move(error);
   }

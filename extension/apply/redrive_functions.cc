@@ -215,6 +215,9 @@ TimestampTz TimeAfter(Datum interval) {
 void RedriveClaimed(FunctionCallInfo fcinfo, ApplySession& session) {
   const StepLimit limit{DatumGetInt32(Argument(fcinfo, 3, "max_events")),
                         TimeAfter(Argument(fcinfo, 2, "max_time"))};
+  if (limit.events < 1) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "max_events must be at least 1");
+  }
   const std::optional<KeyStep> step =
       RedriveKey(session, Argument(fcinfo, 1, "aggregate_id"), true, Wait::kSkipLocked, limit);
   if (step && step->emptied) {

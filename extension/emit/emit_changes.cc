@@ -333,11 +333,7 @@ class Emitter {
     for (const Change& change : changes_) {
       versions.push_back(versions_->Next(change.aggregate_id.view));
     }
-    const std::shared_ptr<Outbox> outbox = OpenOutbox(outbox_);
-    if (outbox->facts() != outbox_of_versions_->facts()) {
-      Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            "outbox \"" + outbox->facts().name + "\" was altered while events were emitted to it");
-    }
+    const std::shared_ptr<Outbox> outbox = ReopenOutbox(*outbox_of_versions_);
     StoreCountedEvents(outbox.get(), event_, changes_, versions);
   }
 

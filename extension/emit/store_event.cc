@@ -379,11 +379,18 @@ std::vector<int64> CountVersions(Outbox* outbox, const EmittedEvent& common,
   return counted;
 }
 
+std::shared_ptr<Outbox> ReopenOutbox(const Outbox& counted) {
+  std::shared_ptr<Outbox> outbox = OpenOutbox(counted.facts().relation);
+  if (outbox->facts() == counted.facts()) return outbox;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "outbox \"" + outbox->facts().name + "\" was altered while events were emitted to it");
+}
+
 void StoreCountedEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
                         std::span<const int64> versions) {
   const OutboxFacts& facts = outbox->facts();
   OpenTables tables;
-  outbox->Open(GenerationOfNow(facts), &tables);
+  if (facts.is_log) outbox->Open(GenerationOfNow(facts), &tables);
   if (tables.AreOpen()) {
     StoreRows(*outbox, common, changes, versions, &tables);
     tables.Close();

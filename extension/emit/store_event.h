@@ -93,6 +93,10 @@ bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Cha
 std::vector<int64> CountVersions(Outbox* outbox, const EmittedEvent& common,
                                  std::span<const Change> changes);
 
+// Opens the outbox again for which versions were counted, before their events are stored: code of
+// users may have run meanwhile. Throws if the outbox was altered.
+std::shared_ptr<Outbox> ReopenOutbox(const Outbox& counted);
+
 // Stores events with versions that were counted.
 void StoreCountedEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Change> changes,
                         std::span<const int64> versions);

@@ -37,9 +37,13 @@ void SetParksKeys(Oid relation, bool parks) {
   Parameters key;
   key.AddOid(REGCLASSOID, relation).Add(BOOLOID, BoolGetDatum(parks));
   const std::string sql = "FROM postbox.inbox i WHERE i.relation = $1 AND i.park_keys <> $2";
-  if (Run("SELECT " + sql, key) == 0) return;
+  if (Run("SELECT " + sql, key) == 0) {
+    LockRegistration("inbox", relation);
+    if (Run("SELECT " + sql, key) == 0) return;  // another session may have changed it
+  }
   Pg([&] { LockRelationOid(relation, ShareRowExclusiveLock); });
   RequireInboxOwner(relation);
+  LockRegistration("inbox", relation);
   if (!parks) {
     const Registrar registrar("parked_key");
     Run("SELECT (SELECT count(*) FROM postbox.parked_key k WHERE k.inbox = $1), (SELECT s.name "

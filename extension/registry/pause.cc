@@ -3,14 +3,17 @@
 // database; infinity is a pause until it is resumed, and NULL means that there was none. What reads
 // the registry asks for paused_until > now(), and stops what is paused.
 //
-// For the owner of the outbox or the inbox, and for operators: they see why something goes wrong,
-// and a pause loses nothing.
+// For the owner of the outbox or the inbox, the role that created a backfill, and for operators:
+// they see why something goes wrong, and a pause loses nothing.
 //
 // What stops, and where its events wait:
 //   publication         its lanes finish what is in flight, and none is made (worker/publisher/
 //                       configuration.h); in the outbox
 //   subscription        postbox pull closes its stream (worker/puller/pull.cc); at Pub/Sub
-//   projection, handler events of its types raise an error (extension/apply/routes.h); at Pub/Sub
+//   projection, handler events of its types raise an error (extension/apply/routes.h); in the
+//                       puller and at Pub/Sub
+//   backfill            the session that runs it waits between two chunks (extension/emit/
+//                       run_backfill.cc)
 #include "extension/base/arguments.h"
 #include "extension/base/library_version.h"
 #include "extension/base/relation.h"
@@ -28,11 +31,19 @@ namespace {
 // The reason is shown in logs and views, so it is bounded.
 constexpr size_t kLongestReason = 500;
 
-// What can be paused: its registry, and what the owner of it owns.
+void RequireRightsOf(Oid role) {
+  if (Pg([&] { return has_privs_of_role(GetUserId(), role); })) return;
+  Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
+        "permission denied for a backfill of role \"" + RoleName(role) + "\"", "",
+        "Use a role that has its rights, or a member of postbox_operator.");
+}
+
+// What can be paused: its registry, and what the owner of it owns, or the owner itself.
 struct Pausable {
   const char* table;
   const char* parent;
   void (*require_owner)(Oid parent);
+  const char* ended = "false";  // SQL: nothing is left to be paused
 };
 void RequireOutboxOwner(Oid outbox) { ReadOwnedOutbox(outbox); }
 
@@ -40,18 +51,22 @@ constexpr Pausable kPublication = {"publication", "outbox", RequireOutboxOwner};
 constexpr Pausable kSubscription = {"subscription", "inbox", RequireInboxOwner};
 constexpr Pausable kProjection = {"projection", "inbox", RequireInboxOwner};
 constexpr Pausable kHandler = {"handler", "inbox", RequireInboxOwner};
+constexpr Pausable kBackfill = {"backfill", "owner", RequireRightsOf, "state <> 'active'"};
 
 void RequireRightToPause(const Pausable& pausable, const std::string& name) {
   Parameters key;
   key.AddText(name);
   const std::string table(pausable.table);
-  if (Run("SELECT " + std::string(pausable.parent) + "::oid FROM postbox." + table +
-              " WHERE name = $1",
+  if (Run("SELECT " + std::string(pausable.parent) + "::oid, " + pausable.ended + " FROM postbox." +
+              table + " WHERE name = $1",
           key) == 0) {
     Throw(ERRCODE_UNDEFINED_OBJECT, table + " \"" + name + "\" does not exist", "",
           "They are listed in postbox." + table + ".");
   }
+  const bool has_ended = BoolColumn(0, 2);
   if (!IsOperator(GetUserId())) pausable.require_owner(OidColumn(0, 1));
+  if (!has_ended) return;
+  Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, table + " \"" + name + "\" has ended");
 }
 
 void Pause(const Pausable& pausable, FunctionCallInfo fcinfo) {
@@ -170,6 +185,20 @@ POSTBOX_FUNCTION(pause_handler) {
 POSTBOX_FUNCTION(resume_handler) {
   return postbox::Guarded([&] {
     postbox::Resume(postbox::kHandler, fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(pause_backfill) {
+  return postbox::Guarded([&] {
+    postbox::Pause(postbox::kBackfill, fcinfo);
+    return Datum{0};
+  });
+}
+
+POSTBOX_FUNCTION(resume_backfill) {
+  return postbox::Guarded([&] {
+    postbox::Resume(postbox::kBackfill, fcinfo);
     return Datum{0};
   });
 }

@@ -81,6 +81,10 @@ constexpr bool IsTraceNameOfClients(std::string_view name) {
 // has no `traceparent`.
 inline constexpr std::string_view kTraceId = "trace_id";
 
+// Marks the events of a backfill: they show a row as it was when they were emitted, and no change.
+// The value is the name of the backfill.
+inline constexpr std::string_view kSnapshot = "postbox_snapshot";
+
 // What `postbox pull` adds to a message that it publishes to a dead-letter topic. It removes those
 // of an earlier pass.
 inline constexpr std::string_view kErrorPrefix = "postbox_error_";

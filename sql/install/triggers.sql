@@ -36,6 +36,21 @@ CREATE POLICY readers ON postbox.subscription_status FOR SELECT USING ((SELECT p
         WHERE s.name = subscription_status.subscription AND postbox.owns_inbox(s.inbox)));
 COMMENT ON POLICY readers ON postbox.subscription_status IS 'The owner of the inbox, operators and members of pg_monitor read the status of a subscription.';
 
+-- The definition of a backfill says with whose rights it emits. So only a role with these rights may insert one, and nothing but its state may be
+-- updated (tables/23_backfill.sql).
+-- A backfill keeps others of its table and outbox away, so both have to be its creator's to write.
+CREATE POLICY creators ON postbox.backfill FOR INSERT WITH CHECK (pg_has_role(owner, 'USAGE')
+    AND EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = backfill.outbox)
+    AND has_any_column_privilege(outbox, 'INSERT') AND has_any_column_privilege(relation, 'UPDATE'));
+COMMENT ON POLICY creators ON postbox.backfill IS 'A backfill emits as a role whose rights its creator has, from a table and into an outbox that the creator may write.';
+CREATE POLICY owners ON postbox.backfill FOR UPDATE USING (pg_has_role(owner, 'USAGE') OR (SELECT postbox.is_operator()));
+COMMENT ON POLICY owners ON postbox.backfill IS 'The role of a backfill, its members, and operators pause, resume and cancel it.';
+CREATE POLICY droppers ON postbox.backfill FOR DELETE USING (pg_has_role(owner, 'USAGE') OR (SELECT postbox.is_operator()));
+COMMENT ON POLICY droppers ON postbox.backfill IS 'The role of a backfill, its members, and operators drop it.';
+CREATE POLICY readers ON postbox.backfill FOR SELECT USING (pg_has_role(owner, 'USAGE') OR (SELECT postbox.is_operator())
+    OR (SELECT pg_has_role('pg_monitor', 'USAGE')));
+COMMENT ON POLICY readers ON postbox.backfill IS 'The role of a backfill, its members, operators and members of pg_monitor see it.';
+
 CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.inbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();

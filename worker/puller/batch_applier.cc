@@ -44,7 +44,8 @@ std::vector<Disposition> BatchApplier::Apply(const std::vector<Delivery>& batch,
     } else if (!batch[i].event.poison.empty()) {
       const InboxResult poison{.sqlstate = kPoisonSqlstate, .error = batch[i].event.poison};
       FailAlone(i, poison, Fault::kEvents, /*poison=*/true);
-    } else if (!batch[i].probe && health_->Suspended(batch[i].type())) {
+    } else if (!batch[i].probe && health_->Suspended(batch[i].type()) &&
+               !health_->TakeProbe(batch[i].type(), now_)) {
       dispositions_.Fail(i, {.kind = Disposition::kHeld});
     }
   }
@@ -145,7 +146,12 @@ void BatchApplier::WaitForResume(const std::vector<size_t>& positions, const Inb
   const size_t named = positions.size() == 1 ? 0 : result.event_at.value_or(positions.size());
   if (named >= positions.size()) return Split(positions, result, Fault::kPause);
   if (!Judge(positions[named], result, /*paused=*/true).suspended) {
-    FailTogether({positions[named]}, result);
+    const auto type = dispositions_.delivery(positions[named]).type();
+    std::vector<size_t> same;
+    for (size_t i : positions) {
+      if (dispositions_.delivery(i).type() == type && dispositions_.Open(i)) same.push_back(i);
+    }
+    FailTogether(same, result);
   }
   ApplyRange(positions.front(), positions.back() + 1);
 }
@@ -161,7 +167,9 @@ void BatchApplier::FailAlone(size_t i, const InboxResult& result, Fault fault, b
     // the event is not at fault.
     const InboxResult probe = inbox_->Apply({});
     const InboxResult& cause = probe.ok ? result : probe;
-    if (!poison && fault == Fault::kEvents && FaultOf(cause) == Fault::kEvents) {
+    // An event without a type is at fault, whatever others do.
+    const bool typed = !dispositions_.delivery(i).type().empty();
+    if (typed && !poison && fault == Fault::kEvents && FaultOf(cause) == Fault::kEvents) {
       verdict = Judge(i, cause, /*paused=*/false);
       if (verdict.suspended) return;
     }
@@ -221,7 +229,7 @@ bool BatchApplier::IsToBeGivenUp(Fault fault, const AttemptCounter::Attempts& at
   if (attempts.count < policy_.max_attempts) return false;
   const auto failing = now_ - attempts.first;
   if (fault == Fault::kEvents) {
-    return health_->IsEventsFault(verdict, attempts.previous, failing);
+    return verdict.mark == 0 || health_->IsEventsFault(verdict, attempts.previous, failing);
   }
   return (attempts.others_applied && failing >= policy_.patience) ||
          (fault == Fault::kSlow && failing >= kLongPatience * policy_.patience);

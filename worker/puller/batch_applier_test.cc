@@ -103,6 +103,7 @@ class BatchApplierTest : public ::testing::Test {
         delivery.message.ordering_key = Kept(text.substr(text.find(':') + 1));
       }
       delivery.event.event_id = Kept(id);
+      delivery.event.event_type = "seen";
       if (id.starts_with("poison")) delivery.event.poison = "cannot be parsed";
       batch.push_back(std::move(delivery));
     }
@@ -225,6 +226,17 @@ TEST_F(BatchApplierTest, EventsOfAPausedTypeWaitAndTheOthersAreApplied) {
   EXPECT_TRUE(health_.Suspended("paused"));
   EXPECT_EQ(status_.Take(now_).failures, 0);
   EXPECT_FALSE(attempts_.Known("message-b"));
+}
+
+TEST_F(BatchApplierTest, EventsWithoutATypeAreGivenUpHoweverManyThereAre) {
+  policy_.max_attempts = 2;
+  inbox_.failures = {{"a", "22004"}, {"b", "22004"}, {"c", "22004"}};
+  std::vector<Delivery> batch = Batch({"a:k", "b:l", "c:m"});
+  for (Delivery& delivery : batch) delivery.event.event_type.reset();
+  EXPECT_EQ(Apply(batch), "FFF");
+  now_ += std::chrono::seconds(2);
+  EXPECT_EQ(Apply(batch), "SSS");
+  EXPECT_THAT(inbox_.recorded, ElementsAre("a", "b", "c"));
 }
 
 TEST_F(BatchApplierTest, APauseThatNamesNoEventIsFoundToo) {

@@ -144,10 +144,15 @@ bool HeldDeliveries::LimitHeld(TimePoint now) {
   const auto exceeds = [this] {
     return queues_.held_messages() > most_held_messages_ || queues_.held_bytes() > most_held_bytes_;
   };
-  for (auto& [type, held] : held_) {
-    while (exceeds() && held.size() > 1 && queues_.GiveBack(held.first().back(), now + kGiveBack)) {
-      held.first().pop_back();
-      given_back = true;
+  // One queue of each type stays for the probes, unless that is too much itself: then what comes
+  // next of the type is the probe.
+  for (size_t stay : {1, 0}) {
+    for (auto& [type, held] : held_) {
+      while (exceeds() && held.size() > stay &&
+             queues_.GiveBack(held.first().back(), now + kGiveBack)) {
+        held.first().pop_back();
+        given_back = true;
+      }
     }
   }
   return given_back;

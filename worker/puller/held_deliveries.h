@@ -15,7 +15,7 @@
 //     longest ago, so that a key that is at fault itself does not keep its type suspended. Events
 //     that had failed before, and wait for their delay, are held from the beginning, too.
 //   - What is held takes at most half of what may be outstanding, so that other types still come.
-//     Queues beyond that are given back after kGiveBack, but for one of each type.
+//     Queues beyond that are given back after kGiveBack, those of types with one queue last.
 //
 // Not thread-safe; the time is passed in.
 #ifndef POSTBOX_WORKER_PULLER_HELD_DELIVERIES_H_

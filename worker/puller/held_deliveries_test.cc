@@ -257,13 +257,15 @@ TEST_F(SuspendedTypeTest, NoMoreThanHalfOfWhatMayBeOutstandingIsHeld) {
   EXPECT_THAT(Probe(), SizeIs(6)) << "the others are still held";
 }
 
-TEST_F(SuspendedTypeTest, OneKeyOfATypeIsHeldWhateverItTakesAndSoIsWhatTheServiceCounts) {
+TEST_F(SuspendedTypeTest, TheOnlyKeyOfATypeIsGivenBackIfItAloneIsTooMuch) {
   Hold({"a"});
-  for (int i = 0; i < 30; ++i) Push({"a"});
+  for (int i = 0; i < 9; ++i) Push({"a"});
   EXPECT_EQ(held_.NextGiveBack(), kNoTime);
-  health_.Settled("", true, health_.Begin(), now_);
-  Look();
-  EXPECT_THAT(Take(), SizeIs(31));
+  for (int i = 0; i < 21; ++i) Push({"a"});
+  EXPECT_EQ(held_.NextGiveBack(), now_ + HeldDeliveries::kGiveBack);
+  now_ = held_.NextGiveBack();
+  EXPECT_THAT(held_.TakeSuspended(now_), SizeIs(31));
+  EXPECT_EQ(held_.in_hand(), 0u);
 }
 
 TEST_F(SuspendedTypeTest, AllOfItIsGivenBackInTheEnd) {

@@ -62,7 +62,7 @@ class ParkedRetry {
   // `most`: nothing if the subscription parks no keys; then there is never a look. `over`: what
   // OverLimit returns until the first look has counted.
   ParkedRetry(std::optional<ParkedAmount> most, const std::string& over)
-      : most_(most), paused_for_(over), over_(over) {
+      : most_(most), paused_for_(most ? over : ""), over_(paused_for_) {
     if (most_) next_ = TimePoint();
   }
 

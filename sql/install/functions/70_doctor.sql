@@ -468,7 +468,8 @@ AS $$
           FROM (SELECT 'publication' AS kind, b.name, b.paused_at, b.paused_until, b.paused_reason FROM postbox.publication b UNION ALL
                 SELECT 'subscription', s.name, s.paused_at, s.paused_until, s.paused_reason FROM postbox.subscription s UNION ALL
                 SELECT 'projection', r.name, r.paused_at, r.paused_until, r.paused_reason FROM postbox.projection r UNION ALL
-                SELECT 'handler', h.name, h.paused_at, h.paused_until, h.paused_reason FROM postbox.handler h) x
+                SELECT 'handler', h.name, h.paused_at, h.paused_until, h.paused_reason FROM postbox.handler h UNION ALL
+                SELECT 'backfill', f.name, f.paused_at, f.paused_until, f.paused_reason FROM postbox.backfill f WHERE f.state = 'active') x
           WHERE x.paused_until > now()) p
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_pauses() IS 'Internal: the part of postbox.doctor() that shows what is paused.';
@@ -497,6 +498,25 @@ END
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_credentials() IS 'Internal: the checks of postbox.doctor() on credentials.';
 
+-- A minute is much longer than any wait of a backfill that emits: a session that holds a row, or a backlog, is the cause.
+CREATE OR REPLACE FUNCTION postbox.doctor_of_backfills() RETURNS SETOF postbox.finding
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (postbox.make_finding('backfills', CASE WHEN s.last_error IS NULL THEN 'warning' ELSE 'error' END, s.backfill,
+        CASE s.state
+            WHEN 'waiting' THEN format('it has emitted nothing for %s: %s', date_trunc('second', clock_timestamp() - coalesce(s.updated_at, s.started_at)), s.reason)
+            ELSE format('no session runs it; it has emitted %s rows', s.row_count) || coalesce('; the last run ended with ' || s.last_error, '') END,
+        CASE s.state
+            WHEN 'waiting' THEN 'end the transaction that holds its rows, or see postbox.publication_status'
+            ELSE concat_ws(', then ', CASE WHEN s.last_error IS NOT NULL THEN 'remove the cause' END,
+                           format('run CALL postbox.run_backfill(%L), or SELECT postbox.cancel_backfill(%L)', s.backfill, s.backfill)) END)).*
+    FROM postbox.backfill_status s
+    WHERE s.state = 'stopped'
+       OR s.state = 'waiting' AND coalesce(s.updated_at, s.started_at) < clock_timestamp() - interval '1 minute'
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_backfills() IS 'Internal: the check of postbox.doctor() on backfills that emit nothing.';
+
 CREATE OR REPLACE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -505,12 +525,12 @@ CREATE OR REPLACE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
 AS $$
 DECLARE
     checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",'
-        'inboxes,connections,subscriptions,"dead letters",pauses,credentials,visibility}';
+        'inboxes,connections,subscriptions,"dead letters",pauses,credentials,backfills,visibility}';
     part text;
     found postbox.finding;
     findings postbox.finding[] := '{}';
 BEGIN
-    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,pauses,credentials}'::text[] LOOP
+    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,pauses,credentials,backfills}'::text[] LOOP
         BEGIN
             FOR found IN EXECUTE format('SELECT * FROM postbox.doctor_of_%s()', part) LOOP
                 findings := findings || found;
@@ -536,8 +556,9 @@ $$Checks Postbox in this database. Returns one row with status `ok` for each che
 
 The checks are `preloaded` (shared_preload_libraries), `version` (of the SQL objects, the installed files and the loaded library), `workers`, `settings`, `durability`,
   `transactions` (that hold up retention and vacuum), `rights`, `tables` (of outboxes and inboxes), `unlogged`, `retention`, `clock`, `publications`, `paused keys`,
-  `inboxes` (broken projections and handlers, fields that no event has), `connections`, `subscriptions`, `dead letters`, `pauses`, `credentials` and `visibility` (whether
-  the caller can see everything). What is paused has a row with the reason; it is a warning if the pause has no end and is older than a day.
+  `inboxes` (broken projections and handlers, fields that no event has), `connections`, `subscriptions`, `dead letters`, `pauses`, `credentials`, `backfills` (that emit
+  nothing) and `visibility` (whether the caller can see everything). What is paused has a row with the reason; it is a warning if the pause has no end and is older than
+  a day.
 
 It changes nothing, runs no code of users, and waits at most 100 ms for a lock. A check that cannot be run is an `error` that begins with `not checked`. On a standby a row
   `standby` has the time of the data shown. `postbox doctor` runs the same checks and adds those that need a client.

@@ -10,6 +10,7 @@ BEGIN
         WHEN 'outbox' THEN
             DELETE FROM postbox.publication p WHERE p.outbox = OLD.relation;
             DELETE FROM postbox.given_version g WHERE g.outbox = OLD.relation;
+            DELETE FROM postbox.backfill b WHERE b.outbox = OLD.relation;
         WHEN 'publication' THEN
             DELETE FROM postbox.publication_state s WHERE s.publication = OLD.name;
             DELETE FROM postbox.lane l WHERE l.publication = OLD.name;

@@ -175,6 +175,22 @@ SELECT postbox.create_subscription('s', 'reader.inbox', 'a.b.c.d-e', on_error =>
 SELECT postbox.create_subscription('s', 'reader.inbox', 'a.b.c.d-e', on_error => 'park_key');
 SELECT park_keys FROM postbox.inbox;
 
+-- a pause is no failure of what is parked
+INSERT INTO reader.poison VALUES ('p', 1);
+SELECT postbox.inbox_apply_batch('reader.inbox', reader.events('p', 1, 2), on_error => 'park_key');
+TRUNCATE reader.poison;
+SELECT count(postbox.pause_handler(name, 'maintenance')) > 0 FROM postbox.handler WHERE inbox = 'reader.inbox'::regclass;
+UPDATE postbox.parked_key SET next_retry_at = now();
+SELECT aggregate_id FROM postbox.claim_parked_key('reader.inbox', false);
+SELECT retries FROM postbox.parked_key;
+SELECT applied, without_effect, sqlstate FROM postbox.redrive_parked_key('reader.inbox', 'p');
+SELECT retries, next_retry_at > now() AS later FROM postbox.parked_key;
+SELECT version, sqlstate, attempts FROM postbox.dead_letter WHERE aggregate_id = 'p' ORDER BY id;
+SELECT * FROM postbox.redrive_dead_letters('reader.inbox');
+SELECT postbox.redrive_parked_key('reader.inbox', 'p', max_events => 0);
+SELECT count(postbox.resume_handler(name)) > 0 FROM postbox.handler WHERE inbox = 'reader.inbox'::regclass;
+SELECT * FROM postbox.redrive_dead_letters('reader.inbox');
+
 -- who may
 CREATE ROLE parked_owner; CREATE ROLE parked_applier; CREATE ROLE parked_other;
 GRANT USAGE, CREATE ON SCHEMA reader TO PUBLIC;
