@@ -1,8 +1,6 @@
 #include "extension/apply/consumer_names.h"
 
-#include "extension/registry/inbox_registration.h"
 #include "extension/registry/registered_names.h"
-#include "extension/trust/act_as.h"
 #include "extension/trust/registrar.h"
 
 extern "C" {
@@ -28,20 +26,6 @@ std::string Candidate(const std::string& suggestion, int number) {
 }
 
 }  // namespace
-
-[[noreturn]] void ThrowUnknownName(const char* table, const std::string& name) {
-  Throw(ERRCODE_UNDEFINED_OBJECT, std::string(table) + " \"" + name + "\" does not exist", "",
-        "They are listed in postbox." + std::string(table) + ".");
-}
-
-Oid InboxOf(const char* table, const std::string& name) {
-  Parameters key;
-  key.AddText(name);
-  if (Run("SELECT inbox::oid FROM postbox." + std::string(table) + " WHERE name = $1", key) == 0) {
-    ThrowUnknownName(table, name);
-  }
-  return OidColumn(0, 1);
-}
 
 void InsertNamed(const char* table, const std::optional<std::string>& name,
                  const std::string& suggestion, const std::string& columns, const Parameters& row) {
@@ -69,16 +53,6 @@ void UpdateNamed(const char* table, const std::optional<std::string>& new_name,
     if (error.sqlstate != ERRCODE_UNIQUE_VIOLATION || !new_name.has_value()) throw;
     ThrowTaken(table, *new_name);
   }
-}
-
-void DropNamed(const char* table, const std::string& name) {
-  SpiConnection connection;
-  FixedSearchPath search_path;
-  RequireInboxOwner(InboxOf(table, name));
-  const Registrar registrar(table);
-  Parameters key;
-  key.AddText(name);
-  Run("DELETE FROM postbox." + std::string(table) + " WHERE name = $1", key);
 }
 
 std::string NameLiteral(const std::string& name) {

@@ -7,11 +7,6 @@
 
 namespace postbox {
 
-// The inbox of the one with that name. Throws undefined_object if there is none. Needs SPI and
-// FixedSearchPath.
-Oid InboxOf(const char* table, const std::string& name);
-[[noreturn]] void ThrowUnknownName(const char* table, const std::string& name);
-
 // Inserts a row with these columns, acting as the owner of the registry. Its name is `name`, or, if
 // that is left out, the free name next to `suggestion`. Throws duplicate_object if `name` is taken.
 void InsertNamed(const char* table, const std::optional<std::string>& name,
@@ -20,8 +15,6 @@ void InsertNamed(const char* table, const std::optional<std::string>& name,
 // duplicate_object if that is taken.
 void UpdateNamed(const char* table, const std::optional<std::string>& new_name,
                  const std::string& sql, Parameters& row);
-// Deletes the row, for the owner of the inbox.
-void DropNamed(const char* table, const std::string& name);
 
 // The name as a SQL literal, for what a hint says to run.
 std::string NameLiteral(const std::string& name);

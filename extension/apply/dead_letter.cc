@@ -115,13 +115,10 @@ void ThrowNoDeadLetter(int64 id) {
         "They are listed in postbox.dead_letter.");
 }
 
-std::optional<Oid> LockLetter(int64 id) {
+bool LockLetter(int64 id) {
   const Registrar registrar("dead_letter");
   Parameters key = KeyOfRow(id);
-  if (Run("SELECT inbox::oid FROM postbox.dead_letter WHERE id = $1 FOR UPDATE", key) == 0) {
-    return std::nullopt;
-  }
-  return OidColumn(0, 1);
+  return Run("SELECT FROM postbox.dead_letter WHERE id = $1 FOR UPDATE", key) > 0;
 }
 
 std::optional<DeadLetter> ReadLetter(int64 id) {

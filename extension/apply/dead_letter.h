@@ -42,8 +42,8 @@ std::optional<DeadLetter> ReadLetter(int64 id);
 // The first letter of a parked key with a greater id.
 std::optional<DeadLetter> ReadNextParked(Oid inbox, Datum aggregate_id, int64 after);
 
-// Locks it and returns its inbox; nothing if there is none.
-std::optional<Oid> LockLetter(int64 id);
+// Locks it. False if there is none.
+bool LockLetter(int64 id);
 [[noreturn]] void ThrowNoDeadLetter(int64 id);
 
 void RemoveLetter(int64 id);

@@ -21,10 +21,6 @@ std::string_view KeyOf(const InboxEvent& event) {
   });
 }
 
-std::chrono::milliseconds DelayAfter(const RetryPolicy& policy, int retries) {
-  return pubsub::BackoffDelay(policy.backoff, retries, pubsub::JitterRandom());
-}
-
 // As SetRetry has it, for a statement that computes now() + $n * interval '1 ms'.
 Datum DelayValue(const std::optional<std::chrono::milliseconds>& delay) {
   return Float8GetDatum(delay ? static_cast<double>(delay->count())
@@ -93,7 +89,7 @@ void ParkKey(const Inbox& inbox, const InboxEvent& event) {
   const Registrar registrar("parked_key");
   const RetryPolicy policy = RetryPolicyOf(relation);
   std::optional<std::chrono::milliseconds> delay;
-  if (policy.max_attempts > 0) delay = DelayAfter(policy, 1);
+  if (policy.max_attempts > 0) delay = policy.DelayBefore(1);
   while (insert.Run({ObjectIdGetDatum(relation), key, DelayValue(delay)}) == 0) {
     if (LockShared(relation, key)) return;
     Pg([] { CHECK_FOR_INTERRUPTS(); });
@@ -145,7 +141,7 @@ std::optional<std::string> ClaimParkedKey(Oid inbox) {
     SetRetry(inbox, key, key.retries, std::nullopt);
     return std::nullopt;
   }
-  SetRetry(inbox, key, key.retries + 1, DelayAfter(policy, key.retries + 1));
+  SetRetry(inbox, key, key.retries + 1, policy.DelayBefore(key.retries + 1));
   return name;
 }
 

@@ -68,6 +68,11 @@ void ParkKey(const Inbox& inbox, const InboxEvent& event);
 struct RetryPolicy {
   pubsub::BackoffPolicy backoff;
   int max_attempts;
+
+  // Before the retry with this number, from 1 on.
+  std::chrono::milliseconds DelayBefore(int retry) const {
+    return pubsub::BackoffDelay(backoff, retry, pubsub::JitterRandom());
+  }
 };
 RetryPolicy RetryPolicyOf(Oid inbox);
 

@@ -10,6 +10,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/registry/inbox_registration.h"
+#include "extension/registry/registered_names.h"
 #include "extension/shared/problem.h"
 #include "extension/trust/act_as.h"
 #include "extension/trust/registrar.h"

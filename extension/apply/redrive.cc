@@ -51,18 +51,15 @@ bool HadEffect(const DeadLetter& letter, Outcome outcome) {
 
 // After the last letter of a step.
 void SettleKey(Oid inbox, const ParkedKey& key, const KeyStep& step, bool claimed) {
-  const RetryPolicy policy = RetryPolicyOf(inbox);
-  const auto delay = [&]() -> std::optional<std::chrono::milliseconds> {
-    return pubsub::BackoffDelay(policy.backoff, 1, pubsub::JitterRandom());
-  };
   if (!step.error) return SetRetry(inbox, key, 0, std::chrono::milliseconds(0));
+  const RetryPolicy policy = RetryPolicyOf(inbox);
   // Another letter is the first one now.
-  if (step.done() > 0) return SetRetry(inbox, key, step.is_attempt ? 1 : 0, delay());
+  if (step.done() > 0) return SetRetry(inbox, key, step.is_attempt ? 1 : 0, policy.DelayBefore(1));
   if (!claimed) return;
   // The claim has counted the retry and moved it on.
   if (!step.is_attempt) {
-    const auto later =
-        std::min<std::chrono::milliseconds>(policy.backoff.cap, kNotItsFault) + *delay() / 2;
+    const auto later = std::min<std::chrono::milliseconds>(policy.backoff.cap, kNotItsFault) +
+                       policy.DelayBefore(1) / 2;
     SetRetry(inbox, key, std::max(key.retries - 1, 0), later);
   } else if (key.retries >= policy.max_attempts) {
     SetRetry(inbox, key, key.retries, std::nullopt);

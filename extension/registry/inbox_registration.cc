@@ -2,6 +2,8 @@
 
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/registry/registered_names.h"
+#include "extension/trust/act_as.h"
 #include "extension/trust/registrar.h"
 
 extern "C" {
@@ -33,6 +35,25 @@ void RequireInboxOwner(Oid relation) {
   }
 }
 
+Oid InboxOf(const char* kind, const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  if (Run("SELECT inbox::oid FROM postbox." + std::string(kind) + " WHERE name = $1", key) == 0) {
+    ThrowUnknownName(kind, name);
+  }
+  return OidColumn(0, 1);
+}
+
+void DropNamed(const char* kind, const std::string& name) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  RequireInboxOwner(InboxOf(kind, name));
+  const Registrar registrar(kind);
+  Parameters key;
+  key.AddText(name);
+  Run("DELETE FROM postbox." + std::string(kind) + " WHERE name = $1", key);
+}
+
 void SetParksKeys(Oid relation, bool parks) {
   Parameters key;
   key.AddOid(REGCLASSOID, relation).Add(BOOLOID, BoolGetDatum(parks));
@@ -46,9 +67,9 @@ void SetParksKeys(Oid relation, bool parks) {
   LockRegistration("inbox", relation);
   if (!parks) {
     const Registrar registrar("parked_key");
-    Run("SELECT (SELECT count(*) FROM postbox.parked_key k WHERE k.inbox = $1), (SELECT s.name "
-        "FROM "
-        "postbox.subscription s WHERE s.inbox = $1 AND s.on_error = 'park_key' LIMIT 1), $2",
+    Run("SELECT (SELECT count(*) FROM postbox.parked_key k WHERE k.inbox = $1), "
+        "(SELECT s.name FROM postbox.subscription s WHERE s.inbox = $1 "
+        "AND s.on_error = 'park_key' LIMIT 1)",
         key);
     const int64 keys = Int64Column(0, 1);
     const std::string subscription = TextColumn(0, 2);

@@ -12,6 +12,14 @@ namespace postbox {
 // An error unless the current user owns the inbox. Needs SPI and FixedSearchPath.
 void RequireInboxOwner(Oid relation);
 
+// What belongs to an inbox and has a name, in the table `kind` of postbox: a subscription, a
+// projection or a handler. Both throw undefined_object if there is none of that name.
+//
+// Its inbox. Needs SPI and FixedSearchPath.
+Oid InboxOf(const char* kind, const std::string& name);
+// Deletes its row, for the owner of the inbox.
+void DropNamed(const char* kind, const std::string& name);
+
 // Keys of the inbox may be parked from now on, or no longer (extension/apply/parked_keys.h). Waits
 // for the sessions that apply events to it, and those that come wait for this transaction. Takes a
 // lock of the table, so it comes before LockRegistration. The caller owns the inbox.

@@ -21,6 +21,7 @@
 #include "extension/lifecycle/wakeup.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/registry/outbox_facts.h"
+#include "extension/registry/registered_names.h"
 #include "extension/trust/act_as.h"
 #include "extension/trust/operator_role.h"
 #include "extension/trust/registrar.h"
@@ -60,8 +61,7 @@ void RequireRightToPause(const Pausable& pausable, const std::string& name) {
   if (Run("SELECT " + std::string(pausable.parent) + "::oid, " + pausable.ended + " FROM postbox." +
               table + " WHERE name = $1",
           key) == 0) {
-    Throw(ERRCODE_UNDEFINED_OBJECT, table + " \"" + name + "\" does not exist", "",
-          "They are listed in postbox." + table + ".");
+    ThrowUnknownName(pausable.table, name);
   }
   const bool has_ended = BoolColumn(0, 2);
   if (!IsOperator(GetUserId())) pausable.require_owner(OidColumn(0, 1));
@@ -133,72 +133,22 @@ void ResumePublication(FunctionCallInfo fcinfo) {
 }  // namespace
 }  // namespace postbox
 
-POSTBOX_FUNCTION(pause_publication) {
-  return postbox::Guarded([&] {
-    postbox::Pause(postbox::kPublication, fcinfo);
-    return Datum{0};
-  });
-}
+#define POSTBOX_PAUSE_FUNCTION(name, action) \
+  POSTBOX_FUNCTION(name) {                   \
+    using namespace postbox;                 \
+    return Guarded([&] {                     \
+      action;                                \
+      return Datum{0};                       \
+    });                                      \
+  }
 
-POSTBOX_FUNCTION(resume_publication) {
-  return postbox::Guarded([&] {
-    postbox::ResumePublication(fcinfo);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(pause_subscription) {
-  return postbox::Guarded([&] {
-    postbox::Pause(postbox::kSubscription, fcinfo);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(resume_subscription) {
-  return postbox::Guarded([&] {
-    postbox::Resume(postbox::kSubscription, fcinfo);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(pause_projection) {
-  return postbox::Guarded([&] {
-    postbox::Pause(postbox::kProjection, fcinfo);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(resume_projection) {
-  return postbox::Guarded([&] {
-    postbox::Resume(postbox::kProjection, fcinfo);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(pause_handler) {
-  return postbox::Guarded([&] {
-    postbox::Pause(postbox::kHandler, fcinfo);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(resume_handler) {
-  return postbox::Guarded([&] {
-    postbox::Resume(postbox::kHandler, fcinfo);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(pause_backfill) {
-  return postbox::Guarded([&] {
-    postbox::Pause(postbox::kBackfill, fcinfo);
-    return Datum{0};
-  });
-}
-
-POSTBOX_FUNCTION(resume_backfill) {
-  return postbox::Guarded([&] {
-    postbox::Resume(postbox::kBackfill, fcinfo);
-    return Datum{0};
-  });
-}
+POSTBOX_PAUSE_FUNCTION(pause_publication, Pause(kPublication, fcinfo))
+POSTBOX_PAUSE_FUNCTION(resume_publication, ResumePublication(fcinfo))
+POSTBOX_PAUSE_FUNCTION(pause_subscription, Pause(kSubscription, fcinfo))
+POSTBOX_PAUSE_FUNCTION(resume_subscription, Resume(kSubscription, fcinfo))
+POSTBOX_PAUSE_FUNCTION(pause_projection, Pause(kProjection, fcinfo))
+POSTBOX_PAUSE_FUNCTION(resume_projection, Resume(kProjection, fcinfo))
+POSTBOX_PAUSE_FUNCTION(pause_handler, Pause(kHandler, fcinfo))
+POSTBOX_PAUSE_FUNCTION(resume_handler, Resume(kHandler, fcinfo))
+POSTBOX_PAUSE_FUNCTION(pause_backfill, Pause(kBackfill, fcinfo))
+POSTBOX_PAUSE_FUNCTION(resume_backfill, Resume(kBackfill, fcinfo))

@@ -20,6 +20,11 @@ void CheckRegisteredName(const char* kind, const std::string& name) {
                                   std::to_string(NAMEDATALEN - 1) + " bytes");
 }
 
+void ThrowUnknownName(const char* kind, const std::string& name) {
+  Throw(ERRCODE_UNDEFINED_OBJECT, std::string(kind) + " \"" + name + "\" does not exist", "",
+        "They are listed in postbox." + std::string(kind) + ".");
+}
+
 void CheckTopic(const std::string& topic) {
   CheckResourceName(pubsub::CheckTopicName(topic), pubsub::CheckTopicConvention(topic),
                     "Give a topic id, or its full name projects/PROJECT/topics/ID.");

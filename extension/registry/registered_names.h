@@ -8,6 +8,8 @@ namespace postbox {
 
 // Throws invalid_name unless it is the length of a name. `kind`: publication, for example.
 void CheckRegisteredName(const char* kind, const std::string& name);
+// Throws undefined_object. `kind`: that of a table of postbox, which lists the names.
+[[noreturn]] void ThrowUnknownName(const char* kind, const std::string& name);
 
 // These throw invalid_name where Pub/Sub would refuse the name, and warn where it does not follow
 // the convention.

@@ -107,11 +107,6 @@ void RequireBackoffs(bool fit, bool parked_fit) {
         "parked_max_backoff must be between parked_min_backoff and 24 hours");
 }
 
-[[noreturn]] void ThrowNoSubscription(const std::string& name) {
-  Throw(ERRCODE_UNDEFINED_OBJECT, "subscription \"" + name + "\" does not exist", "",
-        "They are listed in postbox.subscription.");
-}
-
 // The name was checked with the rights of the caller. Empty: the credentials of the environment.
 void UseSubscriptionCredential(const std::string& name, const std::string& credential) {
   if (!credential.empty() && LockCredential(credential) == "key") {
@@ -186,15 +181,6 @@ void CreateSubscription(FunctionCallInfo fcinfo) {
   if (credential.has_value()) UseSubscriptionCredential(name, *credential);
 }
 
-Oid InboxOfSubscription(const std::string& name) {
-  Parameters key;
-  key.AddText(name);
-  if (Run("SELECT inbox::oid FROM postbox.subscription WHERE name = $1", key) == 0) {
-    ThrowNoSubscription(name);
-  }
-  return OidColumn(0, 1);
-}
-
 // What the properties that are given make of those that stay. The registration is locked.
 void CheckAltered(FunctionCallInfo fcinfo, const std::string& name, Parameters& row) {
   const std::optional<std::string> subscription = OptionalText(fcinfo, 1);
@@ -203,12 +189,9 @@ void CheckAltered(FunctionCallInfo fcinfo, const std::string& name, Parameters& 
   if (Run("SELECT coalesce($10, min_backoff) > coalesce($11, max_backoff), "
           "coalesce($8, on_error), dead_letter_topic IS NOT NULL, coalesce(credential, ''), "
           "coalesce($15, parked_min_backoff) > coalesce($16, parked_max_backoff) "
-          "FROM (SELECT $2::text, $3::int, $4::bigint, $5::int, $6::int, $7::interval, $9::int, "
-          "$12::text, $13::interval, $14::interval, $17::int, $18::int, $19::int, $20::bigint) "
-          "AS unused, postbox.subscription "
-          "WHERE name = $1",
+          "FROM postbox.subscription WHERE name = $1",
           row) == 0) {
-    ThrowNoSubscription(name);
+    ThrowUnknownName("subscription", name);
   }
   RequireBackoffs(!BoolColumn(0, 1), !BoolColumn(0, 5));
   const std::string on_error = TextColumn(0, 2);
@@ -229,7 +212,7 @@ void AlterSubscription(FunctionCallInfo fcinfo) {
 
   SpiConnection connection;
   FixedSearchPath search_path;
-  const Oid inbox = InboxOfSubscription(name);
+  const Oid inbox = InboxOf("subscription", name);
   RequireInboxOwner(inbox);
   if (OptionalText(fcinfo, kAlterFirst + kOnError) == "park_key") SetParksKeys(inbox, true);
   LockRegistration("inbox", inbox);
@@ -256,16 +239,6 @@ void AlterSubscription(FunctionCallInfo fcinfo) {
   if (const auto credential = OptionalText(fcinfo, kAlterFirst + kCount)) {
     UseSubscriptionCredential(name, *credential);
   }
-}
-
-void DropSubscription(const std::string& name) {
-  SpiConnection connection;
-  FixedSearchPath search_path;
-  RequireInboxOwner(InboxOfSubscription(name));
-  const Registrar registrar("subscription");
-  Parameters key;
-  key.AddText(name);
-  Run("DELETE FROM postbox.subscription WHERE name = $1", key);
 }
 
 // Roles that apply the events of a subscription have to find them: the owner of an inbox, and roles
@@ -312,7 +285,7 @@ POSTBOX_FUNCTION(alter_subscription) {
 POSTBOX_FUNCTION(drop_subscription) {
   using namespace postbox;
   return Guarded([&] {
-    DropSubscription(TextArgument(fcinfo, 0, "name"));
+    DropNamed("subscription", TextArgument(fcinfo, 0, "name"));
     return Datum{0};
   });
 }
