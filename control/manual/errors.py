@@ -12,13 +12,17 @@ _SOURCES = ("extension/", "worker/publisher/")
 _INTERNAL = {"ERRCODE_INTERNAL_ERROR", "ERRCODE_OUT_OF_MEMORY", "ERRCODE_DATA_CORRUPTED"}
 
 
+# Those that the server does not have, as its list has its own.
+_OWN = [("57PB1", "ERRCODE_POSTBOX_PAUSED", "postbox_paused")]
+
+
 class Unread(Exception):
     """A place that raises an error in a way that is not known here."""
 
 
 def raised(tree, codes):
     """SQLSTATE and its name -> the errors that have it. `tree`: file -> text; `codes`: the text of the server's errcodes.txt."""
-    known = re.findall(r"^(\w{5}) +E +(ERRCODE_\w+)(?: +(\w+))?$", codes, re.MULTILINE)
+    known = re.findall(r"^(\w{5}) +E +(ERRCODE_\w+)(?: +(\w+))?$", codes, re.MULTILINE) + _OWN
     by_macro = {macro: state for state, macro, _ in known}
     names = {state: name for state, _, name in reversed(known) if name}
     by_condition = {name: state for state, _, name in reversed(known)}  # of two with one name PL/pgSQL takes the first
@@ -45,8 +49,8 @@ def _listed(errors):
 # Throw() and what calls it. A function whose name begins with Refuse has a message that only names the object: its next argument is the cause.
 _THROW = re.compile(r"\b(?:Throw|PostgresError|Refuse\w+)\(\s*(?:[\w.]+,\s*)?(ERRCODE_\w+),")
 _REPORT = re.compile(r"\bereport\((?:ERROR|FATAL|elevel),\s*\(?errcode\((ERRCODE_\w+)\),")
-# A code that is compared, or is that of a report that is no error.
-_READ = re.compile(r"(?:[=!]=\s*|case\s+|\b(?:WARNING\w*|NOTICE|LOG|level),\s*\(?errcode\()(ERRCODE_\w+)")
+# A code that is defined or compared, or that of a report that is no error.
+_READ = re.compile(r"(?:#define\s+|[=!]=\s*|case\s+|\b(?:WARNING\w*|NOTICE|LOG|level),\s*\(?errcode\()(ERRCODE_\w+)")
 # One that is raised with a message from elsewhere.
 _KEPT = re.compile(r"\bsqlstate = (ERRCODE_\w+)")
 

@@ -38,7 +38,7 @@ bool IsAttempt(const Inbox& inbox, const InboxEvent& event, PostgresError* error
 
 // The statement is cancelled, or the session ends.
 bool EndsTheCall(const PostgresError& error) {
-  return error.SqlState().substr(0, 2) == "57" && !IsPauseSqlstate(error.SqlState());
+  return error.SqlState().substr(0, 2) == "57" && error.SqlState() != kPauseSqlstate;
 }
 
 // What takes the event is paused or broken: its key is tried again after about so long, so that
@@ -87,7 +87,7 @@ Redriven Redrive(ApplySession& session, DeadLetter& letter) {
     PostgresError error = raised;
     redriven.is_attempt = IsAttempt(session.inbox(), event, &error);
     // The letter keeps its own error while what takes it is paused.
-    if (!IsPauseSqlstate(error.SqlState())) NoteFailure(letter.id, error, redriven.is_attempt);
+    if (error.SqlState() != kPauseSqlstate) NoteFailure(letter.id, error, redriven.is_attempt);
     redriven.outcome = Outcome::kRejected;
     redriven.error = std::move(error);
   }

@@ -2,11 +2,17 @@
 
 #include "extension/apply/consumer_names.h"
 #include "extension/apply/unknown_code.h"
+#include "extension/rules/sqlstate_class.h"
 #include "extension/trust/rights.h"
 
 extern "C" {
 #include <storage/lmgr.h>
 }
+
+// NOLINTNEXTLINE(cppcoreguidelines-macro-usage): it is named and read as those of the server are.
+#define ERRCODE_POSTBOX_PAUSED                                                              \
+  MAKE_SQLSTATE(kPauseSqlstate[0], kPauseSqlstate[1], kPauseSqlstate[2], kPauseSqlstate[3], \
+                kPauseSqlstate[4])
 
 namespace postbox {
 
@@ -203,7 +209,7 @@ void Routes::ReadPausesOf(Oid inbox) {
     const std::string end = IsNull(row, 6) ? "" : "until " + TextColumn(row, 6) + " or ";
     const auto pause = std::make_shared<const Route::Pause>(Route::Pause{
         Int64Column(row, 5),
-        PostgresError(ERRCODE_OPERATOR_INTERVENTION,
+        PostgresError(ERRCODE_POSTBOX_PAUSED,
                       kind + " \"" + name + "\" is paused: " + TextColumn(row, 4),
                       "Events of the types that it takes wait " + end + "until it is resumed.",
                       "To end the pause, run SELECT postbox.resume_" + kind + "(" +

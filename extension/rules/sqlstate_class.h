@@ -4,8 +4,8 @@
 //               resources (53), lock not available (55P03), operator or shutdown (57), system error
 //               (58), and read-only transaction (25006), because after a failover the connection
 //               may lead to a standby. An empty SQLSTATE means that the connection broke.
-//               Of these, 57000 (operator_intervention) is raised by Postbox alone: a projection or
-//               handler that takes the event is paused (extension/apply/routes.h).
+//               Of these, 57PB1 is Postbox's own: a projection or handler that takes the event is
+//               paused (extension/apply/routes.h).
 //   permanent   Everything else, for example data (22), constraint (23), syntax, rights and names
 //               in a handler (42), raised by a handler (P0001). If the projections and handlers
 //               lack a right to the inbox itself, a call without events fails, too
@@ -25,7 +25,7 @@ constexpr bool IsTransientSqlstate(std::string_view sqlstate) {
 }
 
 // A projection or handler that takes the event is paused. Events of other types are not concerned.
-constexpr bool IsPauseSqlstate(std::string_view sqlstate) { return sqlstate == "57000"; }
+inline constexpr std::string_view kPauseSqlstate = "57PB1";
 
 // A deadlock, a serialization failure, a lock that is not available, or a lack of memory or disk.
 // One event may be its cause, or a transaction that is too large, or another session.

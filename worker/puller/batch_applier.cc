@@ -62,7 +62,7 @@ BatchApplier::Fault BatchApplier::FaultOf(const InboxResult& result) const {
         policy_.statement_timeout.count() > 0 && result.took >= policy_.statement_timeout;
     return too_long ? Fault::kSlow : Fault::kSurroundings;
   }
-  if (IsPauseSqlstate(result.sqlstate)) return Fault::kPause;
+  if (result.sqlstate == kPauseSqlstate) return Fault::kPause;
   if (IsContentionSqlstate(result.sqlstate)) return Fault::kContention;
   return IsTransientSqlstate(result.sqlstate) ? Fault::kSurroundings : Fault::kEvents;
 }

@@ -216,7 +216,7 @@ TEST_F(BatchApplierTest, PoisonIsRecordedAtItsFirstAttempt) {
 TEST_F(BatchApplierTest, EventsOfAPausedTypeWaitAndTheOthersAreApplied) {
   policy_.max_attempts = 1;
   inbox_.names_event = true;
-  inbox_.failures = {{"b", "57000"}, {"d", "57000"}};
+  inbox_.failures = {{"b", "57PB1"}, {"d", "57PB1"}};
   std::vector<Delivery> batch = Batch({"a:k", "b:k", "c:l", "d:l", "e:k", "f:m", "g:k"});
   for (size_t i : {1, 3, 6}) batch[i].event.event_type = "paused";
   EXPECT_EQ(Apply(batch), "SHSHBSB");
@@ -240,7 +240,7 @@ TEST_F(BatchApplierTest, EventsWithoutATypeAreGivenUpHoweverManyThereAre) {
 }
 
 TEST_F(BatchApplierTest, APauseThatNamesNoEventIsFoundToo) {
-  inbox_.failures = {{"b", "57000"}};
+  inbox_.failures = {{"b", "57PB1"}};
   std::vector<Delivery> batch = Batch({"a:k", "b:l", "c:l", "d:m"});
   batch[1].event.event_type = "paused";
   EXPECT_EQ(Apply(batch), "SHBS");
@@ -429,6 +429,13 @@ TEST_F(BatchApplierTest, ATransientErrorNacksAndRecordsNothing) {
   EXPECT_THAT(inbox_.recorded, IsEmpty());
   inbox_.failures.clear();
   EXPECT_EQ(Apply({"a:k", "b:k", "c:l"}), "SSS");
+}
+
+TEST_F(BatchApplierTest, AHandlerThatRaisesOperatorInterventionIsNotPausedButFails) {
+  inbox_.failures["b"] = "57000";
+  EXPECT_EQ(Apply({"a:k", "b:l"}), "FF");
+  EXPECT_FALSE(health_.Suspended(""));
+  EXPECT_EQ(status_.Take(now_).failures, 1);
 }
 
 TEST_F(BatchApplierTest, NothingMoreIsTriedOnABrokenConnection) {

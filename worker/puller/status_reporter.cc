@@ -22,7 +22,7 @@ StatusNumbers StatusReporter::Take() {
   numbers.waiting = std::move(held.waiting);
   auto suspensions = health_->Suspensions();
   // The registry says what is paused.
-  std::erase_if(suspensions, [](const auto& each) { return IsPauseSqlstate(each.sqlstate); });
+  std::erase_if(suspensions, [](const auto& each) { return each.sqlstate == kPauseSqlstate; });
   for (size_t i = 0; i < suspensions.size() && i < kMostReportedTypes; ++i) {
     numbers.suspended_types.push_back(Cut(suspensions[i].type, kMostTypeBytes));
   }

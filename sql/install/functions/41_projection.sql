@@ -62,7 +62,7 @@ CREATE OR REPLACE FUNCTION postbox.pause_projection(name text, reason text, unti
 COMMENT ON FUNCTION postbox.pause_projection(text, text, timestamptz) IS
 $$Stops a projection until it is resumed, or until a time. To pause a paused projection replaces the reason and the end.
 
-An event that the projection takes is not applied while it is paused, not even by other projections and handlers: `inbox_apply` raises 57000. Nothing is recorded, and no
+An event that the projection takes is not applied while it is paused, not even by other projections and handlers: `inbox_apply` raises 57PB1. Nothing is recorded, and no
   attempt counts. With `postbox pull` the events wait at Pub/Sub, and the later events of their keys, too; they are tried again every 5 s at the latest. Events of other
   types are applied.
 
