@@ -47,7 +47,9 @@ def attributes(header):
             ("Traces", [(other, f"The same as `{names.get(one, one.strip(chr(34)))}`, under the name that Google's clients write and read. An event that has one of the two is sent with both, "
                                 "unless the message has 100 attributes already.") for one, other in clients.items()]
              + of(["kTraceId"])),
-            ("Messages of a dead-letter topic", [(name, text) for _, name, text in found if name.startswith("postbox_") and not name.endswith("_")])]
+            ("Times, which are stored and not sent", of(lists["kTimeAttributes"])),
+            ("Messages of a dead-letter topic", [(name, text) for constant, name, text in found if name.startswith("postbox_") and not name.endswith("_")
+                                                 and constant not in lists["kTimeAttributes"]])]
 
 
 def commands(run, manual, *command):

@@ -64,6 +64,7 @@ EmittedEvent ReadEvent(const NullableDatum* arguments, Datum payload) {
     AddCallersAttributes(arguments[kAttributes].value, &event.extra);
   }
   AddContextAttributes(&event.extra);
+  AddTimes(arguments[kDeliverAt], arguments[kExpiresAt], arguments[kKeyMayPass], &event);
   return event;
 }
 

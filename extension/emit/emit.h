@@ -28,12 +28,15 @@ enum EmitArgument {
   kOccurredAt,
   kSourceEventId,
   kOutbox,
+  kDeliverAt,
+  kExpiresAt,
+  kKeyMayPass,
 };
-inline constexpr size_t kEmitArguments = 11;
+inline constexpr size_t kEmitArguments = 14;
 
 // Stores the event of these arguments: text, text, text, -, bigint, text, jsonb, uuid, timestamptz,
-// text, regclass. `payload`: the bytes of the message. Returns the receipt, as the result of the
-// function that was called.
+// text, regclass, timestamptz, timestamptz, boolean. `payload`: the bytes of the message. Returns
+// the receipt, as the result of the function that was called.
 Datum Emit(FunctionCallInfo fcinfo, const NullableDatum* arguments, Datum payload);
 
 // Throws null_value_not_allowed if it is NULL.

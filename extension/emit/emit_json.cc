@@ -13,14 +13,16 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// The keys of an event: the names of the arguments but the outbox, in their order.
-constexpr std::array<std::string_view, kOutbox> kEventKeys = {
-    "aggregate_type", "aggregate_id", "event_type", "payload",     "version",
-    "schema_version", "attributes",   "event_id",   "occurred_at", "source_event_id"};
+// The keys of an event: the names of the arguments, in their order. The outbox is none.
+constexpr std::array<std::string_view, kEmitArguments> kEventKeys = {
+    "aggregate_type", "aggregate_id", "event_type",  "payload",         "version", "schema_version",
+    "attributes",     "event_id",     "occurred_at", "source_event_id", "",        "deliver_at",
+    "expires_at",     "key_may_pass"};
 
 constexpr char kKeysHint[] =
     "The required keys are aggregate_type, aggregate_id, event_type and payload. The optional keys "
-    "are version, schema_version, attributes, event_id, occurred_at and source_event_id.";
+    "are version, schema_version, attributes, event_id, occurred_at, source_event_id, deliver_at, "
+    "expires_at and key_may_pass.";
 
 Datum JsonbOf(std::string_view json) {
   return Pg([&] {
@@ -48,6 +50,9 @@ Datum ArgumentOf(size_t number, std::string_view json) {
   const std::string key(kEventKeys[number]);
   try {
     if (number == kAttributes) return JsonbOf(json);
+    if (number == kKeyMayPass && (json == "true" || json == "false")) {
+      return BoolGetDatum(json == "true");
+    }
     const char* text = StringOrNumber(json);
     if (text == nullptr) {
       Throw(ERRCODE_INVALID_PARAMETER_VALUE, "the value must be a string or a whole number");
@@ -58,7 +63,11 @@ Datum ArgumentOf(size_t number, std::string_view json) {
           return DirectFunctionCall1(int8in, CStringGetDatum(text));
         case kEventId:
           return DirectFunctionCall1(uuid_in, CStringGetDatum(text));
+        case kKeyMayPass:
+          return DirectFunctionCall1(boolin, CStringGetDatum(text));
         case kOccurredAt:
+        case kDeliverAt:
+        case kExpiresAt:
           return DirectFunctionCall3(timestamptz_in, CStringGetDatum(text),
                                      ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
         default:
@@ -73,7 +82,8 @@ Datum ArgumentOf(size_t number, std::string_view json) {
 
 size_t NumberOfKey(std::string_view key) {
   const auto* found = std::find(kEventKeys.begin(), kEventKeys.end(), key);
-  if (found != kEventKeys.end()) return static_cast<size_t>(found - kEventKeys.begin());
+  if (!key.empty() && found != kEventKeys.end())
+    return static_cast<size_t>(found - kEventKeys.begin());
   Throw(ERRCODE_INVALID_PARAMETER_VALUE, "unknown key of an event: \"" + std::string(key) + "\"",
         "", key == "outbox" ? "The outbox is the second argument of outbox_emit_json." : kKeysHint);
 }
@@ -89,7 +99,7 @@ Datum EmitJson(FunctionCallInfo fcinfo) {
   std::array<NullableDatum, kEmitArguments> arguments;
   arguments.fill({Datum{0}, true});
   arguments[kOutbox] = fcinfo->args[1];
-  std::array<bool, kOutbox> given{};
+  std::array<bool, kEmitArguments> given{};
   for (json::ObjectMember member; json::NextMember(&scanner, &member);) {
     const auto& [key, escaped, json] = member;
     const size_t number = NumberOfKey(key);

@@ -93,6 +93,27 @@ Datum NoAttributes() {
 constexpr int64 kMicrosFrom1970To2000 =
     static_cast<int64>(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
 
+bool IsRfc3339(TimestampTz time) {
+  return !TIMESTAMP_NOT_FINITE(time) && time >= pubsub::kMinRfc3339Micros - kMicrosFrom1970To2000 &&
+         time <= pubsub::kMaxRfc3339Micros - kMicrosFrom1970To2000;
+}
+
+// A longer delay is most likely a mistake in units.
+constexpr int64 kMostDelay = 366 * USECS_PER_DAY;
+
+void CheckDeliverAt(TimestampTz time, TimestampTz now) {
+  if (IsRfc3339(time) && time - now <= kMostDelay) return;
+  Throw(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "deliver_at is out of range",
+        "An event can be delayed by 366 days at most.", "Emit it later, or give an earlier time.");
+}
+
+void CheckExpiresAt(TimestampTz time) {
+  if (IsRfc3339(time)) return;
+  Throw(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "expires_at is out of range",
+        "It must be a time in the years 0001 to 9999.",
+        "Omit expires_at for an event that does not expire.");
+}
+
 // Whether the message is so far below every limit that it needs no check: short valid texts, no
 // attributes but the standard ones, and a payload of at most half of a request.
 bool IsSurelyWithinLimits(const EmittedEvent& event) {
@@ -152,6 +173,12 @@ void AddCallersAttributes(Datum attributes, ExtraAttributes* extra) {
             "schema_version.",
             "Use the parameter " + std::string(key) + " of outbox_emit.");
     }
+    if (pubsub::IsTimeAttribute(key)) {
+      constexpr std::string_view kPrefix = "postbox_";
+      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "attribute \"" + std::string(key) + "\" is reserved",
+            "outbox_emit stores it if the event is delayed or expires.",
+            "Use the parameter " + std::string(key.substr(kPrefix.size())) + " of outbox_emit.");
+    }
     extra->emplace_back(ToUtf8(key), ToUtf8({item.value, static_cast<size_t>(item.value_length)}));
   }
 }
@@ -167,8 +194,44 @@ void AddContextAttributes(ExtraAttributes* extra) {
   }
 }
 
-Datum AttributesDatum(const ExtraAttributes& extra) {
-  if (extra.empty()) return NoAttributes();
+void AddTimes(const NullableDatum& deliver_at, const NullableDatum& expires_at,
+              const NullableDatum& key_may_pass, EmittedEvent* event) {
+  event->key_may_pass = !key_may_pass.isnull && DatumGetBool(key_may_pass.value);
+  if (event->key_may_pass && deliver_at.isnull) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "key_may_pass needs deliver_at",
+          "An event that is not delayed has its place in the order of its key.",
+          "Give deliver_at, or omit key_may_pass.");
+  }
+  if (deliver_at.isnull && expires_at.isnull) return;
+  const TimestampTz now = GetCurrentTransactionStartTimestamp();
+  const auto add = [&](std::string_view name, TimestampTz time) {
+    event->times.emplace_back(name, pubsub::FormatRfc3339(time + kMicrosFrom1970To2000));
+  };
+  TimestampTz after = now;
+  if (!deliver_at.isnull) {
+    const TimestampTz time = DatumGetTimestampTz(deliver_at.value);
+    CheckDeliverAt(time, now);
+    if (time > now) {
+      add(pubsub::kDeliverAt, time);
+      if (event->key_may_pass) event->times.emplace_back(pubsub::kKeyMayPass, "true");
+    }
+    after = std::max(after, time);
+  }
+  if (expires_at.isnull) return;
+  const TimestampTz time = DatumGetTimestampTz(expires_at.value);
+  CheckExpiresAt(time);
+  if (time <= after) {
+    const bool past = time <= now;
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+          past ? "expires_at is not in the future" : "expires_at is not after deliver_at",
+          "The event would never be published.",
+          past ? "Give a later time, or do not emit the event." : "Give a later expires_at.");
+  }
+  add(pubsub::kExpiresAt, time);
+}
+
+Datum AttributesDatum(const EmittedEvent& event) {
+  if (event.extra.empty() && event.times.empty()) return NoAttributes();
   return Pg([&] {
     JsonbObject object;
     const auto push = [&](JsonbIteratorToken token, std::string_view utf8) {
@@ -180,20 +243,20 @@ Datum AttributesDatum(const ExtraAttributes& extra) {
                                  : static_cast<int>(std::strlen(value.val.string.val));
       object.Push(token, &value);
     };
-    for (const auto& attribute : extra) {
+    for (const auto& attribute : event.extra) {
       push(WJB_KEY, attribute.first);
       push(WJB_VALUE, attribute.second);
+    }
+    for (const auto& time : event.times) {
+      push(WJB_KEY, time.first);
+      push(WJB_VALUE, time.second);
     }
     return JsonbPGetDatum(object.Finish());
   });
 }
 
 void CheckOccurredAt(TimestampTz occurred_at) {
-  if (!TIMESTAMP_NOT_FINITE(occurred_at) &&
-      occurred_at >= pubsub::kMinRfc3339Micros - kMicrosFrom1970To2000 &&
-      occurred_at <= pubsub::kMaxRfc3339Micros - kMicrosFrom1970To2000) {
-    return;
-  }
+  if (IsRfc3339(occurred_at)) return;
   Throw(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE, "occurred_at is out of range",
         "It is sent in the format of RFC 3339, which has the years 0001 to 9999.");
 }

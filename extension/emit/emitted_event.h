@@ -32,6 +32,9 @@ struct EmittedEvent {
   TimestampTz occurred_at;
   // The caller's attributes and those of the context.
   ExtraAttributes extra;
+  // What is stored beside them and not sent: when it may be published.
+  std::vector<std::pair<std::string_view, std::string>> times;
+  bool key_may_pass = false;
 };
 
 // The bytes of a value that is not toasted.
@@ -50,8 +53,13 @@ void AddCallersAttributes(Datum attributes, ExtraAttributes* extra);
 // Adds those of the context settings that are set and not among the attributes already.
 void AddContextAttributes(ExtraAttributes* extra);
 
+// When the event may be published; a null is a time that is not given. A deliver_at that has passed
+// delays nothing. Throws if the times contradict each other or are too far away.
+void AddTimes(const NullableDatum& deliver_at, const NullableDatum& expires_at,
+              const NullableDatum& key_may_pass, EmittedEvent* event);
+
 // What goes into the column of attributes: strings only, in the encoding of the database.
-Datum AttributesDatum(const ExtraAttributes& extra);
+Datum AttributesDatum(const EmittedEvent& event);
 
 // Throws datetime_value_out_of_range unless the time can be sent.
 void CheckOccurredAt(TimestampTz occurred_at);

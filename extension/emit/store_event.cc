@@ -70,7 +70,7 @@ LogRow RowOf(const OutboxFacts& facts, const EmittedEvent& event, const pg_uuid_
              .version = Int64GetDatum(version),
              .schema_version = event.schema_version.datum,
              .payload = event.payload,
-             .attributes = AttributesDatum(event.extra),
+             .attributes = AttributesDatum(event),
              .occurred_at = TimestampTzGetDatum(event.occurred_at)};
   if (facts.is_log) {
     row.txid = CurrentTxid();
@@ -140,6 +140,16 @@ void Insert(Outbox* outbox, const EmittedEvent& event, int64 seq, int64 version)
         "a trigger of outbox \"" + facts.name + "\" suppressed the insert",
         "An event that outbox_emit has accepted must not be lost.",
         "Let the trigger return the row.");
+}
+
+// The key of an event of a table is in an index that every INSERT pays for: it is the aggregate id.
+void CheckMayPass(const OutboxFacts& facts) {
+  if (facts.is_log) return;
+  Throw(ERRCODE_FEATURE_NOT_SUPPORTED,
+        "outbox \"" + facts.name + "\" does not support key_may_pass",
+        "It is a table outbox, which keeps the order of each key.",
+        "Emit the event to a log outbox, or with another aggregate_id. Without key_may_pass, later "
+        "events of the key wait for it.");
 }
 
 // Whether the caller may emit. The INSERT itself checks again, by column and by row.
@@ -318,6 +328,7 @@ std::shared_ptr<Outbox> OpenOutbox(Oid relation) {
 
 Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event) {
   const OutboxFacts& facts = outbox->facts();
+  if (event.key_may_pass) CheckMayPass(facts);
 
   int64 version = event.version.value_or(0);
   // A caller that gives versions to events of a log has locked its aggregate: one INSERT is all.

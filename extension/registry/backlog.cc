@@ -2,7 +2,8 @@
 //
 // The cost does not grow with the backlog, and an answer below kCounted is exact (event_count.h):
 // 0 means that nothing waits. Parked events are counted up to 10,000, and taken from statistics
-// beyond that. log_backlog.cc and table_backlog.cc have what is asked of each kind.
+// beyond that; delayed_events.cc counts the delayed ones of them. log_backlog.cc and
+// table_backlog.cc have what is asked of each kind.
 //
 // All statements see what one snapshot sees: an event that goes from one of their ranges to another
 // between two of them, as when a worker gives back what it has claimed, would not be counted.
@@ -107,11 +108,13 @@ POSTBOX_FUNCTION(count_backlog) {
     return Pg([&] {
       Datum values[] = {Int64GetDatum(backlog.ready),
                         Int64GetDatum(backlog.parked),
+                        Int64GetDatum(backlog.delayed),
                         TimestampTzGetDatum(backlog.oldest_ready),
                         TimestampTzGetDatum(backlog.oldest_parked),
                         Int64GetDatum(backlog.misplaced),
                         BoolGetDatum(backlog.has_foreign)};
       bool nulls[] = {false,
+                      false,
                       false,
                       TIMESTAMP_NOT_FINITE(backlog.oldest_ready),
                       TIMESTAMP_NOT_FINITE(backlog.oldest_parked),

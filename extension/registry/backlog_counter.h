@@ -30,6 +30,7 @@ struct CountedOutbox {
 struct Backlog {
   int64 ready = 0;
   int64 parked = 0;
+  int64 delayed = 0;  // wait for their deliver_at, or behind such an event
   int64 misplaced = 0;
   bool has_foreign = false;
   TimestampTz oldest_ready = DT_NOEND;
@@ -46,6 +47,27 @@ class BacklogCounter {
  public:
   virtual ~BacklogCounter() = default;
   virtual Backlog Count(const std::string& publication, const CountedOutbox& target) = 0;
+};
+
+// Since when an event waits, as SQL: since it occurred, or since its deliver_at; NULL if that has
+// not come.
+std::string WaitingSince(const OutboxColumns& columns, const std::string& of = "");
+
+// Which of the parked events are delayed. Up to kCountedParked are looked at, of each kind.
+class DelayedEvents {
+ public:
+  static constexpr int kCountedParked = 10'000;
+  // `from`: FROM ... q WHERE ..., the parked events of a publication, with their `key` and `since`
+  // when they wait. `infinite_order`: that of an index, by which those that have failed come first
+  // among those that wait without end; or empty.
+  DelayedEvents(const std::string& from, const std::string& key, const std::string& since,
+                const std::string& infinite_order, const std::vector<Oid>& types);
+
+  // Takes them out of what is counted as parked.
+  void TakeOut(const Datum* values, const char* nulls, Backlog* backlog);
+
+ private:
+  Statement any_, count_;
 };
 
 // For an outbox that is read as `target` is.

@@ -12,7 +12,6 @@
 namespace postbox {
 namespace {
 
-constexpr int kCountedParked = 10'000;
 // Subtransactions take numbers, too, so there may be more of them than running transactions.
 constexpr int kMostLate = 5000;
 
@@ -66,10 +65,10 @@ class LateEvents {
         from + " AND txid = t.xid AND seq > $4 AND seq <= $5" + Mine(target) + " ORDER BY txid";
     const std::vector<Oid> types = RangeTypes(XID8ARRAYOID);
     count_ = PlannedOnce(
-        kCountEvents +
-            ("(SELECT e.seq, e.occurred_at FROM unnest($6) AS t(xid) CROSS JOIN LATERAL "
-             "(SELECT seq, occurred_at" +
-             of_transaction + ", seq" + Limit(kCounted) + ") AS e" + Limit(kCounted) + ") AS e"),
+        kCountEvents + ("(SELECT e.seq, e.occurred_at FROM unnest($6) AS t(xid) CROSS JOIN LATERAL "
+                        "(SELECT seq, " +
+                        WaitingSince({}) + " AS occurred_at" + of_transaction + ", seq" +
+                        Limit(kCounted) + ") AS e" + Limit(kCounted) + ") AS e"),
         types);
     bounds_ = PlannedOnce(
         "SELECT min(first.seq), max(last.seq) FROM unnest($6) AS t(xid) CROSS JOIN LATERAL (SELECT "
@@ -149,18 +148,22 @@ class MisplacedRows {
 // Counted up to kCountedParked, and taken from the statistics of their table beyond that.
 class ParkedOfLog {
  public:
-  explicit ParkedOfLog(const CountedOutbox& target) {
+  explicit ParkedOfLog(const CountedOutbox& target)
+      : delayed_(" FROM " + target.parked + " q WHERE q.publication = $1", LogKey("q."),
+                 WaitingSince({}, "q."), " ORDER BY q.publish_attempts DESC, q.seq DESC",
+                 {TEXTOID}) {
     const std::string from = " FROM " + target.parked + " WHERE publication = $1";
-    count_ = PlannedOnce("SELECT count(*) FROM (SELECT" + from + Limit(kCountedParked) + ") AS p",
-                         {TEXTOID});
+    const std::string since = WaitingSince({}) + " AS since";
+    count_ = PlannedOnce(
+        "SELECT count(*) FROM (SELECT" + from + Limit(DelayedEvents::kCountedParked) + ") AS p",
+        {TEXTOID});
     // What waits behind an event of its key is younger.
     oldest_ = PlannedOnce(
-        "SELECT min(p.occurred_at) FILTER (WHERE isfinite(p.occurred_at)) FROM ((SELECT "
-        "occurred_at" +
-            from + " AND next_retry_at < 'infinity' ORDER BY next_retry_at" + Limit(kCounted) +
-            ") UNION ALL (SELECT occurred_at" + from +
+        "SELECT min(p.since) FILTER (WHERE isfinite(p.since)) FROM ((SELECT " + since + from +
+            " AND next_retry_at < 'infinity' ORDER BY next_retry_at" + Limit(kCounted) +
+            ") UNION ALL (SELECT " + since + from +
             " AND next_retry_at = 'infinity' AND publish_attempts > 0" + Limit(kCounted) +
-            ") UNION ALL (SELECT occurred_at" + from +
+            ") UNION ALL (SELECT " + since + from +
             " AND next_retry_at = 'infinity' AND publish_attempts = 0 ORDER BY seq LIMIT 1)) AS p",
         {TEXTOID});
     rows_ = PlannedOnce(
@@ -173,7 +176,7 @@ class ParkedOfLog {
     count_.RunReadOnly({publication});
     backlog->parked = Int64Column(0, 1);
     if (backlog->parked == 0) return;
-    if (backlog->parked == kCountedParked) {
+    if (backlog->parked == DelayedEvents::kCountedParked) {
       rows_.RunReadOnly(
           {ObjectIdGetDatum(target.parked_oid), ObjectIdGetDatum(target.relation_oid)});
       backlog->parked = std::max(backlog->parked, Int64Column(0, 1));
@@ -181,10 +184,12 @@ class ParkedOfLog {
     oldest_.RunReadOnly({publication});
     RequireColumnType(1, TIMESTAMPTZOID);
     if (!IsNull(0, 1)) backlog->oldest_parked = DatumGetTimestampTz(DatumColumn(0, 1));
+    delayed_.TakeOut(&publication, nullptr, backlog);
   }
 
  private:
   Statement count_, oldest_, rows_;
+  DelayedEvents delayed_;
 };
 
 // A row of PositionsSql.
@@ -200,7 +205,7 @@ class LogCounter : public BacklogCounter {
   explicit LogCounter(const CountedOutbox& target)
       : ranges_(PlannedOnce(PositionsSql(), {TEXTOID})),
         last_seq_(PlannedOnce("SELECT coalesce(pg_sequence_last_value($1), 0)", {REGCLASSOID})),
-        fresh_(FromHere(target), "occurred_at", Mine(target)),
+        fresh_(FromHere(target), WaitingSince({}) + " AS occurred_at", Mine(target)),
         late_(target),
         misplaced_(target),
         parked_(target) {}

@@ -4,6 +4,7 @@
 #include "extension/base/guard.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/shared/outbox_columns.h"
 
 extern "C" {
 #include <access/xlog.h>
@@ -107,7 +108,7 @@ TableShape ParkedShape() {
   // The row in the log cannot be an event, and this one has what can be stored of it.
   shape.columns.push_back({"unreadable", "boolean", "false"});
   shape.primary_key = "publication, id";
-  shape.indexes = {{"_key", "publication, aggregate_id, seq", ""},
+  shape.indexes = {{"_key", "publication, " + LogKey() + ", seq", ""},
                    {"_due", "publication, next_retry_at, publish_attempts, seq", ""}};
   shape.comment = "Events that could not be published, and what waits behind them (postbox outbox)";
   return shape;

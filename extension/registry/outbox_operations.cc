@@ -236,6 +236,15 @@ POSTBOX_FUNCTION(show_retention_problem) {
   });
 }
 
+POSTBOX_FUNCTION(sees_outbox) {
+  using namespace postbox;
+  return Guarded([&] {
+    const Tables tables = FindTables(OidArgument(fcinfo, 0, "outbox"));
+    return BoolGetDatum(IsThere(tables.outbox) &&
+                        MaySee({IsThere(tables.parked) ? tables.parked : tables.outbox}));
+  });
+}
+
 POSTBOX_FUNCTION(is_operator) {
   return postbox::Guarded([&] { return BoolGetDatum(postbox::IsOperator(GetUserId())); });
 }

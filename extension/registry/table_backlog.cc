@@ -4,8 +4,6 @@
 namespace postbox {
 namespace {
 
-constexpr int kCountedInTable = 10'000;
-
 std::string Unpublished(const CountedOutbox& target) {
   return " FROM " + target.relation + " WHERE published_at IS NULL";
 }
@@ -15,8 +13,8 @@ std::string Fresh(const CountedOutbox& target) {
   return Unpublished(target) + " AND next_retry_at IS NULL";
 }
 
-std::string OccurredAt(const CountedOutbox& target) {
-  return target.columns.OccurredAt() + " AS occurred_at";
+std::string Since(const CountedOutbox& target) {
+  return WaitingSince(target.columns) + " AS occurred_at";
 }
 
 std::string OfTypes(const CountedOutbox& target) {
@@ -27,17 +25,23 @@ class TableCounter : public BacklogCounter {
  public:
   explicit TableCounter(const CountedOutbox& target)
       : last_seq_(PlannedOnce("SELECT coalesce(max(seq), 0)" + Fresh(target), {})),
-        fresh_(Fresh(target), OccurredAt(target), OfTypes(target)) {
+        fresh_(Fresh(target), Since(target), OfTypes(target)),
+        delayed_(" FROM " + target.relation +
+                     " q WHERE q.published_at IS NULL AND q.next_retry_at IS NOT NULL AND "
+                     "(q.lock_token IS NULL OR q.next_retry_at > '-infinity')" +
+                     OfTypes(target),
+                 target.columns.AggregateId("q."), WaitingSince(target.columns, "q."), "",
+                 FilterTypes()) {
     const std::string events =
-        kCountEvents + ("(SELECT seq, " + OccurredAt(target) + Unpublished(target));
+        kCountEvents + ("(SELECT seq, " + Since(target) + Unpublished(target));
     leased_ = PlannedOnce(events + " AND next_retry_at = '-infinity' AND lock_token IS NOT NULL" +
-                              OfTypes(target) + Limit(kCountedInTable) + ") AS e",
+                              OfTypes(target) + Limit(DelayedEvents::kCountedParked) + ") AS e",
                           FilterTypes());
     parked_ = PlannedOnce(events +
                               " AND next_retry_at IS NOT NULL AND (lock_token IS NULL OR "
                               "next_retry_at > '-infinity')" +
-                              OfTypes(target) + " ORDER BY next_retry_at" + Limit(kCountedInTable) +
-                              ") AS e",
+                              OfTypes(target) + " ORDER BY next_retry_at" +
+                              Limit(DelayedEvents::kCountedParked) + ") AS e",
                           FilterTypes());
     const std::string most = Limit(kCounted) + ") AS e)";
     misplaced_ = PlannedOnce("SELECT (SELECT count(*) FROM (SELECT" + Fresh(target) +
@@ -60,10 +64,12 @@ class TableCounter : public BacklogCounter {
     const CountedEvents parked = RunToCount(parked_, EventParameters(target.filter, 0, {}));
     backlog.parked = parked.events;
     backlog.oldest_parked = parked.oldest;
-    if (parked.events == kCountedInTable) {
+    if (parked.events == DelayedEvents::kCountedParked) {
       parked_rows_.RunReadOnly({ObjectIdGetDatum(target.relation_oid)});
       backlog.parked = std::max(backlog.parked, Int64Column(0, 1));
     }
+    const EventParameters parameters(target.filter, 0, {});
+    delayed_.TakeOut(parameters.values.data(), parameters.nulls.c_str(), &backlog);
     misplaced_.RunReadOnly({});
     backlog.misplaced = Int64Column(0, 1);
     return backlog;
@@ -73,6 +79,7 @@ class TableCounter : public BacklogCounter {
   Statement last_seq_;
   EventRange fresh_;
   Statement leased_, parked_, misplaced_, parked_rows_;
+  DelayedEvents delayed_;
 };
 
 }  // namespace

@@ -103,6 +103,14 @@ struct OutboxColumns {
   }
 };
 
+// What an event of a log must have in common with others to keep its order among them: the
+// aggregate id. An event that its key may pass is alone. The index of keys of the table of parked
+// events is made on it. In a table outbox, the aggregate id is the key of every event.
+inline std::string LogKey(const std::string& of = "") {
+  return "(CASE WHEN " + of + "attributes ? 'postbox_key_may_pass'::text THEN " + of +
+         "id::text ELSE " + of + "aggregate_id END)";
+}
+
 // The columns of a registered table outbox as they are now. A column that does not exist keeps its
 // standard name. Needs SPI; looks up by name only postbox.outbox and the catalogs.
 inline OutboxColumns ReadOutboxColumns(Oid relation) {

@@ -21,11 +21,12 @@ struct FoundIndex {
   bool unique;
 };
 
-// The server writes more parentheses than we do, and differently from release to release.
+// The server writes more parentheses and line ends than we do, and differently from release to
+// release.
 std::string Bare(const std::string& expression) {
   std::string bare;
   std::copy_if(expression.begin(), expression.end(), std::back_inserter(bare),
-               [](char c) { return c != '(' && c != ')' && c != ' '; });
+               [](char c) { return c != '(' && c != ')' && c != ' ' && c != '\n'; });
   return bare;
 }
 

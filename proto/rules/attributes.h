@@ -106,6 +106,24 @@ constexpr bool IsStandardAttribute(std::string_view name) {
   return StandardAttributeIndex(name) < kStandardAttributes.size();
 }
 
+// What outbox_emit stores among the attributes of an event for the worker that publishes it. These
+// are not sent: when a message may be sent is of no use behind Pub/Sub, and a consumer that passes
+// the attributes on would pass the times on, too.
+//
+// Not before this time: RFC 3339.
+inline constexpr std::string_view kDeliverAt = "postbox_deliver_at";
+// Not at this time or later: RFC 3339.
+inline constexpr std::string_view kExpiresAt = "postbox_expires_at";
+// If it is there, in a log: the event has no place in the order of its key.
+inline constexpr std::string_view kKeyMayPass = "postbox_key_may_pass";
+
+inline constexpr std::array<std::string_view, 3> kTimeAttributes = {kDeliverAt, kExpiresAt,
+                                                                    kKeyMayPass};
+
+constexpr bool IsTimeAttribute(std::string_view name) {
+  return name == kDeliverAt || name == kExpiresAt || name == kKeyMayPass;
+}
+
 using Attributes = std::vector<std::pair<std::string, std::string>>;
 
 // The value of an attribute, or null if there is none of this name.

@@ -28,6 +28,9 @@ COMMENT ON POLICY owner_of_the_inbox ON postbox.parked_key IS 'Roles with the ri
 CREATE POLICY owner_of_the_inbox ON postbox.discarded_event USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
 COMMENT ON POLICY owner_of_the_inbox ON postbox.discarded_event IS 'Roles with the rights of the owner of the inbox, and operators, see what was discarded.';
 
+CREATE POLICY readers_of_the_outbox ON postbox.expired_event USING (postbox.sees_outbox(outbox));
+COMMENT ON POLICY readers_of_the_outbox ON postbox.expired_event IS 'Roles that may read an outbox, operators and members of pg_monitor see its expired events.';
+
 CREATE POLICY appliers ON postbox.subscription_status USING (EXISTS (SELECT FROM postbox.subscription s
     WHERE s.name = subscription_status.subscription AND has_table_privilege(s.inbox, 'INSERT')));
 COMMENT ON POLICY appliers ON postbox.subscription_status IS 'Roles that may apply the events of a subscription write its status.';

@@ -28,6 +28,7 @@ $node->safe_psql(
 	SELECT postbox.outbox_emit('video', 'v' || n % 3, 'video.changed', '{}'::jsonb, outbox => 'app.outbox') FROM generate_series(1, 9) n;
 	SELECT postbox.outbox_emit('video', 'v1', 'video.changed', '{}'::jsonb, version => 6, outbox => 'app."Odd name"');
 	UPDATE app.outbox SET published_at = now() WHERE seq <= 3;
+	INSERT INTO postbox.expired_event SELECT 'videos', 'app.outbox', 'one', 'video', 'v1', 'video.changed', 1, now(), now(), true;
 	INSERT INTO app.adopted VALUES ('00000000-0000-4000-8000-000000000001', 'video', 'v1', 'video.changed', '{}');
 });
 
@@ -37,6 +38,7 @@ my $configuration = q{
 	SELECT * FROM postbox.publication ORDER BY name;
 	SELECT * FROM postbox.publication_state ORDER BY publication;
 	SELECT * FROM postbox.lane ORDER BY publication;
+	SELECT * FROM postbox.expired_event;
 	SELECT c.relname, c.relowner::regrole FROM pg_class c WHERE c.relnamespace = 'app'::regnamespace ORDER BY 1;
 	SELECT * FROM app.outbox ORDER BY seq;
 	SELECT * FROM app.adopted ORDER BY seq;

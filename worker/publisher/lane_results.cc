@@ -51,6 +51,7 @@ LaneResults::Judgement LaneResults::Summarize() const {
       judgement.error = ErrorOf(*event);
     }
     results.refused += IsRefused(*event) && event->attempts == 0;
+    results.unsent += event->status == PublishStatus::kRejected && event->encoded.empty();
   }
   return judgement;
 }

@@ -85,6 +85,13 @@ void Retention::Begin(TimestampTz now, const std::deque<Table>& waiting) {
       tables.push_back({static_cast<Oid>(Int64Column(row, 1)), BoolColumn(row, 2)});
     }
   });
+  InTransaction("postbox: purging records of expired events", [] {
+    Run("DELETE FROM postbox.expired_event WHERE ctid OPERATOR(pg_catalog.=) ANY (ARRAY("
+        "SELECT e.ctid FROM postbox.outbox o CROSS JOIN LATERAL (SELECT e.ctid FROM "
+        "postbox.expired_event e WHERE e.outbox OPERATOR(pg_catalog.=) o.relation AND e.expired_at "
+        "OPERATOR(pg_catalog.<) (pg_catalog.now() OPERATOR(pg_catalog.-) o.retention) "
+        "ORDER BY e.expired_at LIMIT 100000) e WHERE o.retention IS NOT NULL LIMIT 100000))");
+  });
   std::erase_if(experience_, [&](const auto& one) {
     return one.second.WaitsUntil() <= now &&
            std::none_of(tables.begin(), tables.end(),

@@ -237,6 +237,16 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.outbox_column(postbox.outbox, text, text) IS 'Internal: the SQL expression that reads a column of an outbox, by the standard name of the column.';
 
+-- As LogKey() in extension/shared/outbox_columns.h, on which the index of keys is made.
+CREATE OR REPLACE FUNCTION postbox.log_key(alias text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT format('(CASE WHEN %1$sattributes ? ''postbox_key_may_pass''::text THEN %1$sid::text ELSE %1$saggregate_id END)', alias)
+$$;
+COMMENT ON FUNCTION postbox.log_key(text) IS
+    'Internal: the SQL expression for what an event of a log must have in common with others to keep its order among them: its aggregate id, or its id if its key may pass it.';
+
 CREATE OR REPLACE FUNCTION postbox.purge_events(outbox regclass, batch int) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp

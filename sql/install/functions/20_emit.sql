@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload jsonb,
     version bigint DEFAULT NULL, schema_version text DEFAULT 'v1', attributes jsonb DEFAULT '{}',
     event_id uuid DEFAULT NULL, occurred_at timestamptz DEFAULT now(), source_event_id text DEFAULT NULL,
-    outbox regclass DEFAULT NULL)
+    outbox regclass DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, key_may_pass boolean DEFAULT false)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_jsonb';
 
@@ -12,7 +12,7 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload bytea,
     version bigint DEFAULT NULL, schema_version text DEFAULT 'v1', attributes jsonb DEFAULT '{}',
     event_id uuid DEFAULT NULL, occurred_at timestamptz DEFAULT now(), source_event_id text DEFAULT NULL,
-    outbox regclass DEFAULT NULL)
+    outbox regclass DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, key_may_pass boolean DEFAULT false)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_bytea';
 
@@ -20,7 +20,7 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload text,
     version bigint DEFAULT NULL, schema_version text DEFAULT 'v1', attributes jsonb DEFAULT '{}',
     event_id uuid DEFAULT NULL, occurred_at timestamptz DEFAULT now(), source_event_id text DEFAULT NULL,
-    outbox regclass DEFAULT NULL)
+    outbox regclass DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, key_may_pass boolean DEFAULT false)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_text';
 
@@ -36,7 +36,7 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type text, payload json,
     version bigint DEFAULT NULL, schema_version text DEFAULT 'v1', attributes json DEFAULT '{}',
     event_id uuid DEFAULT NULL, occurred_at timestamptz DEFAULT now(), source_event_id text DEFAULT NULL,
-    outbox regclass DEFAULT NULL)
+    outbox regclass DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, key_may_pass boolean DEFAULT false)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
 
@@ -44,7 +44,7 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id "any", event_type postbox.event_type, payload text,
     version bigint DEFAULT NULL, schema_version "any" DEFAULT text 'v1', attributes jsonb DEFAULT '{}',
     event_id uuid DEFAULT NULL, occurred_at timestamptz DEFAULT now(), source_event_id text DEFAULT NULL,
-    outbox regclass DEFAULT NULL)
+    outbox regclass DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, key_may_pass boolean DEFAULT false)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
 
@@ -52,7 +52,7 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id "any", event_type postbox.event_type, payload "any",
     version bigint DEFAULT NULL, schema_version "any" DEFAULT text 'v1', attributes jsonb DEFAULT '{}',
     event_id uuid DEFAULT NULL, occurred_at timestamptz DEFAULT now(), source_event_id text DEFAULT NULL,
-    outbox regclass DEFAULT NULL)
+    outbox regclass DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, key_may_pass boolean DEFAULT false)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
 
@@ -60,7 +60,7 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type postbox.event_type, payload text,
     version bigint DEFAULT NULL, schema_version "any" DEFAULT text 'v1', attributes jsonb DEFAULT '{}',
     event_id uuid DEFAULT NULL, occurred_at timestamptz DEFAULT now(), source_event_id text DEFAULT NULL,
-    outbox regclass DEFAULT NULL)
+    outbox regclass DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, key_may_pass boolean DEFAULT false)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
 
@@ -68,12 +68,12 @@ CREATE OR REPLACE FUNCTION postbox.outbox_emit(
     aggregate_type text, aggregate_id text, event_type postbox.event_type, payload "any",
     version bigint DEFAULT NULL, schema_version "any" DEFAULT text 'v1', attributes jsonb DEFAULT '{}',
     event_id uuid DEFAULT NULL, occurred_at timestamptz DEFAULT now(), source_event_id text DEFAULT NULL,
-    outbox regclass DEFAULT NULL)
+    outbox regclass DEFAULT NULL, deliver_at timestamptz DEFAULT NULL, expires_at timestamptz DEFAULT NULL, key_may_pass boolean DEFAULT false)
     RETURNS postbox.receipt
     LANGUAGE C VOLATILE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'outbox_emit_any';
 
 -- The forms mean the same, so one has the text.
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, jsonb, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, jsonb, bigint, text, jsonb, uuid, timestamptz, text, regclass, timestamptz, timestamptz, boolean) IS
 $$Stores an event in the caller's transaction and returns its receipt. Workers publish it after COMMIT; ROLLBACK discards it.
 
 Call it in FROM: `SELECT r.* FROM postbox.outbox_emit(...) AS r`. `SELECT (postbox.outbox_emit(...)).*` emits three events, because PostgreSQL calls a function in
@@ -101,22 +101,28 @@ source_event_id: makes the same id each time for the same source event, event ty
   no second event is emitted.
 outbox: the outbox. NULL takes the one that `postbox.default_outbox` names. Without that setting it takes the only outbox that the current user owns; if the user owns
   none, the only one with a publication among those that it may INSERT into; if none of these has a publication, the only one that it may INSERT into.
+deliver_at: the event is not published before this time, by the clock of the database; later events of its key wait for it. At most 366 days after the start of the
+  transaction. NULL, or a time that has passed, does not delay it.
+expires_at: the event is not published at this time or later; `postbox.expired_event` then has a row for it. After deliver_at, and after the start of the transaction. NULL:
+  it does not expire.
+key_may_pass: whether later events of its key are published while this one is delayed. It needs deliver_at, and a `log`. NULL is false.
 
 Rights: INSERT on the outbox. Versions are counted as the owner of the outbox.
 Errors: 22004 if a required argument is NULL; 22023 if an argument is empty, a number has a fraction, attributes are invalid, or a version is not positive or, in a `table`, not greater than the
   last one; 22P02 if a text payload is not JSON; 42804 if an argument has a type that is not converted; 23505 if an event with that id is in the outbox; 54000 if a limit of
-  Pub/Sub is exceeded; 22008 if occurred_at is out of range; 0A000 if a version is given for an outbox that has no column for it; 42P01 if there is no outbox, 42809 if the
+  Pub/Sub is exceeded; 22008 if occurred_at, deliver_at or expires_at is out of range; 22023 if the event would expire before it could be published, or key_may_pass is
+  given without deliver_at; 0A000 if a version is given for an outbox that has no column for it, or key_may_pass for a `table`; 42P01 if there is no outbox, 42809 if the
   relation is not one, 42P08 if more than one could be meant; 55000 if the outbox is incomplete; 09000 if a trigger of the outbox suppresses the row; 25006 in a read-only
   transaction; 42501 without INSERT on the outbox.
 Since: 0.2.0
 Example: SELECT r.* FROM postbox.outbox_emit('video', 'v_123', 'video.created', '{"title": "Intro"}', outbox => 'catalog.outbox') AS r;$$;
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, bytea, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, json, bigint, text, json, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
-COMMENT ON FUNCTION postbox.outbox_emit(text, "any", postbox.event_type, text, bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
-COMMENT ON FUNCTION postbox.outbox_emit(text, "any", postbox.event_type, "any", bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, postbox.event_type, text, bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
-COMMENT ON FUNCTION postbox.outbox_emit(text, text, postbox.event_type, "any", bigint, "any", jsonb, uuid, timestamptz, text, regclass) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, bytea, bigint, text, jsonb, uuid, timestamptz, text, regclass, timestamptz, timestamptz, boolean) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, text, bigint, text, jsonb, uuid, timestamptz, text, regclass, timestamptz, timestamptz, boolean) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, text, json, bigint, text, json, uuid, timestamptz, text, regclass, timestamptz, timestamptz, boolean) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, "any", postbox.event_type, text, bigint, "any", jsonb, uuid, timestamptz, text, regclass, timestamptz, timestamptz, boolean) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, "any", postbox.event_type, "any", bigint, "any", jsonb, uuid, timestamptz, text, regclass, timestamptz, timestamptz, boolean) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, postbox.event_type, text, bigint, "any", jsonb, uuid, timestamptz, text, regclass, timestamptz, timestamptz, boolean) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
+COMMENT ON FUNCTION postbox.outbox_emit(text, text, postbox.event_type, "any", bigint, "any", jsonb, uuid, timestamptz, text, regclass, timestamptz, timestamptz, boolean) IS 'Another form of outbox_emit: see the one whose payload is jsonb';
 
 -- One signature, for clients that are generated from the catalogs.
 CREATE OR REPLACE FUNCTION postbox.outbox_emit_json(event json, outbox regclass DEFAULT NULL) RETURNS postbox.receipt

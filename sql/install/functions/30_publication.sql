@@ -147,7 +147,7 @@ COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS 'Internal: what is
 -- Counted with the rights of the current user. An outbox that cannot be counted does not hide or delay the others: an error becomes
 -- `problem`, and a table that is locked, or whose reading may run code of users, is not counted.
 CREATE OR REPLACE FUNCTION postbox.publication_backlog(publication text,
-    OUT ready bigint, OUT parked bigint, OUT oldest_ready interval, OUT oldest_parked interval, OUT problem text, OUT broken boolean)
+    OUT ready bigint, OUT parked bigint, OUT delayed bigint, OUT expired bigint, OUT oldest_ready interval, OUT oldest_parked interval, OUT problem text, OUT broken boolean)
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
     SET lock_timeout = '100ms'
@@ -159,6 +159,7 @@ DECLARE
     registered postbox.outbox;
     counted record;
     other record;
+    expiry record;
 BEGIN
     broken := false;
     SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox
@@ -170,6 +171,7 @@ BEGIN
     SELECT * INTO counted FROM postbox.count_backlog(publication);
     ready := counted.ready;
     parked := counted.parked;
+    delayed := counted.delayed;
     IF counted.has_foreign THEN
         SELECT * INTO other FROM postbox.foreign_backlog(registered.relation, publication);
         ready := ready + other.unread;
@@ -186,12 +188,15 @@ BEGIN
         problem := format('%s events are not published, because their seq is NULL or below 1; repair them with UPDATE %s SET seq = DEFAULT '
                           'WHERE published_at IS NULL AND (seq < 1 OR seq IS NULL)', counted.misplaced, registered.relation);
     END IF;
+    expiry := postbox.expiry_problem(publication, registered);
+    expired := expiry.expired;
+    problem := nullif(concat_ws('; ', problem, expiry.problem), '');
 EXCEPTION
     WHEN lock_not_available THEN
-        SELECT NULL, NULL, NULL, NULL INTO ready, parked, oldest_ready, oldest_parked;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL INTO ready, parked, delayed, expired, oldest_ready, oldest_parked;
         problem := format('the backlog is not counted: %s', postbox.lock_holders(registered));
     WHEN OTHERS THEN
-        SELECT NULL, NULL, NULL, NULL, true INTO ready, parked, oldest_ready, oldest_parked, broken;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, true INTO ready, parked, delayed, expired, oldest_ready, oldest_parked, broken;
         problem := format('the outbox cannot be read: %s', SQLERRM);
 END
 $$;
@@ -199,7 +204,7 @@ COMMENT ON FUNCTION postbox.publication_backlog(text) IS
     'Internal: the backlog of a publication, counted with the rights of the current user, and which rows cannot be published or why none is counted.';
 
 CREATE OR REPLACE FUNCTION postbox.show_backlog(publication text)
-    RETURNS TABLE (ready bigint, parked bigint, oldest_ready interval, oldest_parked interval, problem text, broken boolean, last_error text)
+    RETURNS TABLE (ready bigint, parked bigint, delayed bigint, expired bigint, oldest_ready interval, oldest_parked interval, problem text, broken boolean, last_error text)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'Internal: postbox.publication_backlog, run as the owner of the outbox, and why the publication is suspended; no rows if the caller may not see its events.';
@@ -224,7 +229,7 @@ COMMENT ON FUNCTION postbox.state_problem(text) IS 'Internal: why the failures o
 
 CREATE OR REPLACE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
-                   oldest_pending interval, oldest_ready interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
+                   delayed bigint, expired bigint, oldest_pending interval, oldest_ready interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
                    "position" bigint, leases text[], sent_again_at_most bigint, sent_again_at timestamptz)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
@@ -250,7 +255,7 @@ BEGIN
               INTO state, why, retry_at, suspended_since
             FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
-        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, oldest_pending, oldest_ready, last_error, "position", leases;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, delayed, expired, oldest_pending, oldest_ready, last_error, "position", leases;
         SELECT sum(s.sent_again), max(s.sent_again_at) INTO sent_again_at_most, sent_again_at FROM (SELECT l.publication, l.sent_again, l.sent_again_at FROM postbox.lane l
             UNION ALL SELECT p.publication, p.sent_again, p.sent_again_at FROM postbox.publication_state p) s WHERE s.publication = list_publication_status.publication;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
@@ -266,11 +271,11 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        SELECT b.ready + b.parked, b.ready, b.parked, greatest(b.oldest_ready, b.oldest_parked), b.oldest_ready, b.problem, b.broken, b.last_error
-        INTO pending, ready, parked, oldest_pending, oldest_ready, problem, broken, last_error
+        SELECT b.ready + b.parked + b.delayed, b.ready, b.parked, b.delayed, b.expired, greatest(b.oldest_ready, b.oldest_parked), b.oldest_ready, b.problem, b.broken, b.last_error
+        INTO pending, ready, parked, delayed, expired, oldest_pending, oldest_ready, problem, broken, last_error
         FROM postbox.show_backlog(publication) b;
         -- A retry that is due is under way, if there is anything to publish. Where the broker does not answer, it takes long.
-        IF state <> 'retrying' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked, 0), true) THEN
+        IF state <> 'retrying' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked + delayed, 0), true) THEN
             SELECT CASE state WHEN 'suspended' THEN 'active' ELSE state END, NULL, NULL, NULL INTO state, retry_at, suspended_since, last_error;
         END IF;
         last_error := nullif(concat_ws('; ', why, CASE WHEN state = 'paused' THEN problem ELSE coalesce(last_error, problem) END,
@@ -297,19 +302,23 @@ COMMENT ON COLUMN postbox.publication_status.topic IS 'The topic that it publish
 COMMENT ON COLUMN postbox.publication_status.state IS
     'active; waiting: its events wait for a synchronous standby; retrying: Pub/Sub does not answer; suspended: an attempt failed, and it is retried at retry_at; '
     'unserved: no worker publishes it; paused: by pause_publication; broken: the tables of its outbox are not as Postbox made them. last_error has the cause; see Troubleshooting';
-COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet: ready + parked';
+COMMENT ON COLUMN postbox.publication_status.pending IS 'How many events are not published yet: ready + parked + delayed';
 COMMENT ON COLUMN postbox.publication_status.ready IS
     'How many of them wait to be published. Exact up to 1000, above that estimated from samples. In a log, events that were published since the last checkpoint may count';
 COMMENT ON COLUMN postbox.publication_status.parked IS
     'How many of them are parked, or wait behind a parked event of their key. Exact up to 10000, above that taken from the statistics of their table';
+COMMENT ON COLUMN postbox.publication_status.delayed IS
+    'How many of them wait for their deliver_at, or behind such an event of their key. Exact up to 10000, above that estimated. An event that no worker has read yet is ready';
+COMMENT ON COLUMN postbox.publication_status.expired IS
+    'How many events were not published because their expires_at was over, among those of the retention, up to 10000; postbox.expired_event names them';
 COMMENT ON COLUMN postbox.publication_status.oldest_pending IS
-    'Age of the oldest pending event, by occurred_at, among the first 1000 ready and the first 1000 parked ones; NULL if there is none';
+    'Age of the oldest pending event that is not delayed, by occurred_at or a later deliver_at, among the first 1000 ready and the first 1000 parked ones; NULL if there is none';
 COMMENT ON COLUMN postbox.publication_status.oldest_ready IS 'Age of the oldest ready event, likewise: how far publishing lags behind';
 COMMENT ON COLUMN postbox.publication_status.retry_at IS 'When a suspended or retrying publication is retried; a time in the past: the attempt is under way. NULL if active';
 COMMENT ON COLUMN postbox.publication_status.suspended_since IS 'Since when attempts have failed without a success in between; NULL if active';
 COMMENT ON COLUMN postbox.publication_status.last_error IS
     'Suspended, retrying: why the last attempt failed. Unserved, waiting: the cause and the remedy. Paused: the reason. Broken: what is wrong, and the repair. Active: which events cannot be '
-    'published, why the backlog is not counted, or which table is UNLOGGED; NULL if nothing is. See Troubleshooting';
+    'published, or have expired as the last ones of their aggregates, why the backlog is not counted, or which table is UNLOGGED; NULL if nothing is. See Troubleshooting';
 COMMENT ON COLUMN postbox.publication_status."position" IS 'Log: the seq up to which every lane has read; 0 if a lane has not begun. NULL for a table';
 COMMENT ON COLUMN postbox.publication_status.leases IS 'Log: the lock tokens of the workers that hold its lanes, see postbox.workers. NULL for a table';
 COMMENT ON COLUMN postbox.publication_status.sent_again_at_most IS

@@ -7,7 +7,7 @@
 --   FAILED    publish_attempts > 0, next_retry_at = infinity: max_attempts are used up
 --   BEHIND    publish_attempts = 0, next_retry_at = infinity: waits behind a parked event of its key
 --   DUE       publish_attempts = 0, next_retry_at finite: was FAILED or RETRY and is redriven, or was BEHIND and is the first,
---             or no answer came for it alone (last_error says so), which is no attempt
+--             or no answer came for it alone (last_error says so), which is no attempt. In the future and without last_error: delayed
 -- A leased row that had a next_retry_at has -infinity there, and is DUE when it is given back. A discarded row has published_at = -infinity.
 
 -- Where the two kinds differ, as SQL about such a row, q. `parked`: it is in one of the last four states. `of`: it is of the publication p,
@@ -21,10 +21,10 @@ BEGIN
     IF registered.kind = 'log' THEN
         relation := registered.parked;
         id := 'q.id';
-        key := 'q.aggregate_id';
+        key := postbox.log_key('q.');
         parked := 'true';
         "of" := 'q.publication = p.name';
-        sorted := 'q.publication, q.aggregate_id, q.seq';
+        sorted := format('q.publication, %s, q.seq', key);
         free := '';
     ELSE
         relation := registered.relation;
@@ -47,20 +47,23 @@ AS $$
 DECLARE
     registered postbox.outbox := postbox.require_outbox(outbox);
     form record := postbox.parked_form(registered);
-    which text := '';
+    -- Not what is delayed.
+    which text := ' AND (q.publish_attempts > 0 OR q.last_error IS NOT NULL)';
+    sent_early text := '';
     redriven bigint;
 BEGIN
     IF event_id IS NOT NULL THEN
-        which := format('AND %s = $1', form.id);
+        which := format(' AND %s = $1', form.id);
+        sent_early := postbox.without_delay(registered);
         IF registered.kind = 'log' THEN
             which := which || ' AND q.publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2))';
         END IF;
     END IF;
     -- The events that wait behind one of these follow when it is published.
     EXECUTE format($sql$
-        UPDATE %s AS q SET next_retry_at = now(), publish_attempts = 0%s
-        WHERE %s AND (q.publish_attempts > 0 OR q.next_retry_at <> 'infinity' AND q.next_retry_at > now()) %s
-        $sql$, form.relation, form.free, form.parked, which)
+        UPDATE %s AS q SET next_retry_at = now(), publish_attempts = 0%s%s
+        WHERE %s AND (q.publish_attempts > 0 OR q.next_retry_at <> 'infinity' AND q.next_retry_at > now())%s
+        $sql$, form.relation, form.free, sent_early, form.parked, which)
         USING event_id, outbox;
     GET DIAGNOSTICS redriven = ROW_COUNT;
     IF redriven > 0 THEN
@@ -77,7 +80,7 @@ COMMENT ON FUNCTION postbox.redrive(regclass, uuid) IS
 $$Makes parked events due now and resets their count of attempts. Returns how many. The events that wait behind one of them in its key follow when it is published.
 
 outbox: the outbox.
-event_id: the event. NULL redrives all parked events of the outbox.
+event_id: the event. One that is delayed by deliver_at loses that, and is sent now. NULL redrives all parked events of the outbox but those that are delayed.
 
 Rights: SELECT and UPDATE on the outbox, or of a `log` on the table of parked events, `<outbox>_parked`; or membership in `postbox_operator`, which acts as the owner
   of the outbox.
@@ -98,10 +101,10 @@ BEGIN
     IF registered.kind = 'log' THEN
         EXECUTE format($sql$
             WITH discarded AS (
-                DELETE FROM %s WHERE publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1
-                RETURNING publication, aggregate_id)
-            SELECT array_agg(publication), array_agg(aggregate_id) FROM discarded
-            $sql$, form.relation) INTO publications, keys USING event_id, registered.relation;
+                DELETE FROM %s q WHERE publication = ANY (ARRAY(SELECT p.name FROM postbox.publication p WHERE p.outbox = $2)) AND id = $1
+                RETURNING publication, %s AS key)
+            SELECT array_agg(publication), array_agg(key) FROM discarded
+            $sql$, form.relation, form.key) INTO publications, keys USING event_id, registered.relation;
         RETURN;
     END IF;
     EXECUTE format($sql$
@@ -200,13 +203,13 @@ BEGIN
         RETURN QUERY EXECUTE format($sql$
             SELECT e.aggregate_id, e.id, e.event_type, e.publish_attempts, e.next_retry_at, e.last_error,
                    (SELECT count(*) FROM %1$s later WHERE later.publication = e.publication
-                    AND later.aggregate_id = e.aggregate_id AND later.seq > e.seq)
+                    AND %2$s = %3$s AND later.seq > e.seq)
             FROM %1$s e
             WHERE (e.publish_attempts > 0 OR e.last_error IS NOT NULL)  -- not one that a restore has put there
               AND NOT EXISTS (SELECT FROM %1$s earlier WHERE earlier.publication = e.publication
-                              AND earlier.aggregate_id = e.aggregate_id AND earlier.seq < e.seq)
+                              AND %4$s = %3$s AND earlier.seq < e.seq)
             ORDER BY e.seq
-            $sql$, registered.parked);
+            $sql$, registered.parked, postbox.log_key('later.'), postbox.log_key('e.'), postbox.log_key('earlier.'));
         RETURN;
     END IF;
     RETURN QUERY EXECUTE format($sql$

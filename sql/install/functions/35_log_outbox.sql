@@ -380,7 +380,7 @@ COMMENT ON FUNCTION postbox.foreign_backlog(regclass, text) IS
 
 -- In C, because it is called often, and its statements are kept (extension/registry/backlog.cc). A misplaced row has a seq that no
 -- worker reads: the owner wrote it while the trigger postbox_stamp did not fire.
-CREATE OR REPLACE FUNCTION postbox.count_backlog(publication text, OUT ready bigint, OUT parked bigint,
+CREATE OR REPLACE FUNCTION postbox.count_backlog(publication text, OUT ready bigint, OUT parked bigint, OUT delayed bigint,
     OUT oldest_ready timestamptz, OUT oldest_parked timestamptz, OUT misplaced bigint, OUT has_foreign boolean)
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.count_backlog(text) IS

@@ -14,6 +14,7 @@ BEGIN
         WHEN 'publication' THEN
             DELETE FROM postbox.publication_state s WHERE s.publication = OLD.name;
             DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
+            DELETE FROM postbox.expired_event e WHERE e.publication = OLD.name;
             DELETE FROM postbox.former_position f WHERE f.publication = OLD.name;
         WHEN 'inbox' THEN
             DELETE FROM postbox.subscription s WHERE s.inbox = OLD.relation;

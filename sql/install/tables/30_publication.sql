@@ -133,3 +133,39 @@ COMMENT ON COLUMN postbox.lane.sent_again IS 'How many of its events were sent a
 COMMENT ON COLUMN postbox.lane.sent_again_at IS 'When the last of them were counted; NULL if there were none';
 SELECT pg_catalog.pg_extension_config_dump('postbox.lane', '');
 GRANT SELECT ON postbox.lane TO PUBLIC;
+
+-- An event that was not sent because its time was over. In a table outbox its row says so, too; in a log nothing else does.
+CREATE TABLE postbox.expired_event (
+    publication       text        NOT NULL,
+    outbox            regclass    NOT NULL,
+    event_id          text        NOT NULL,
+    aggregate_type    text        NOT NULL,
+    aggregate_id      text        NOT NULL,
+    event_type        text        NOT NULL,
+    version           bigint      NOT NULL,
+    expires_at        timestamptz NOT NULL,
+    expired_at        timestamptz NOT NULL DEFAULT now(),
+    last_of_aggregate boolean     NOT NULL,
+    PRIMARY KEY (publication, event_id)
+);
+CREATE INDEX expired_event_outbox ON postbox.expired_event (outbox, expired_at);
+CREATE INDEX expired_event_last ON postbox.expired_event (publication, expired_at) WHERE last_of_aggregate;
+COMMENT ON TABLE postbox.expired_event IS
+$$One row for each event of a publication that was not sent, because its `expires_at` was over. Workers write it, and delete it after the retention of the outbox.
+
+Rights: SELECT, which PUBLIC has. A role sees the rows of the outboxes that it may read, as in `paused_keys`.$$;
+COMMENT ON COLUMN postbox.expired_event.publication IS 'The name of the publication';
+COMMENT ON COLUMN postbox.expired_event.outbox IS 'The outbox';
+COMMENT ON COLUMN postbox.expired_event.event_id IS 'The id of the event';
+COMMENT ON COLUMN postbox.expired_event.aggregate_type IS 'Its aggregate type';
+COMMENT ON COLUMN postbox.expired_event.aggregate_id IS 'Its aggregate id';
+COMMENT ON COLUMN postbox.expired_event.event_type IS 'Its event type';
+COMMENT ON COLUMN postbox.expired_event.version IS 'Its version';
+COMMENT ON COLUMN postbox.expired_event.expires_at IS 'Its expires_at';
+COMMENT ON COLUMN postbox.expired_event.expired_at IS 'When a worker settled it';
+COMMENT ON COLUMN postbox.expired_event.last_of_aggregate IS
+    'Whether no later version of the aggregate was known then: consumers may keep an older state until another event of the aggregate is emitted';
+ALTER TABLE postbox.expired_event ENABLE ROW LEVEL SECURITY;
+SELECT pg_catalog.pg_extension_config_dump('postbox.expired_event', '');
+REVOKE ALL ON postbox.expired_event FROM PUBLIC;
+GRANT SELECT ON postbox.expired_event TO PUBLIC;

@@ -39,6 +39,7 @@ constexpr char kQuery[] = R"(
         SELECT coalesce(json_agg(to_json(p) ORDER BY p.state = 'active',
                                  p.pending DESC NULLS LAST, p.publication), '[]')
         FROM (SELECT s.publication, s.outbox::text, s.topic, s.state, s.pending, s.parked,
+                     s.delayed, s.expired,
                      extract(epoch FROM s.oldest_pending)::float8 AS oldest_pending_seconds,
                      s.retry_at, s.suspended_since, s.last_error, s.sent_again_at_most,
                      s.sent_again_at
@@ -138,11 +139,11 @@ std::vector<std::string> Lines(const Json& all) {
   }
   lines.emplace_back();
   std::vector<Row> table = {
-      {"PUBLICATION", "STATE", "PENDING", "PARKED", "OLDEST", "TOPIC", "ERROR"}};
+      {"PUBLICATION", "STATE", "PENDING", "PARKED", "DELAYED", "OLDEST", "TOPIC", "ERROR"}};
   for (const Json& row : all["publications"]) {
     table.push_back({Text(row, "publication"), Text(row, "state"), Text(row, "pending"),
-                     Text(row, "parked"), Age(row, "oldest_pending_seconds"), Text(row, "topic"),
-                     Text(row, "last_error")});
+                     Text(row, "parked"), Text(row, "delayed"), Age(row, "oldest_pending_seconds"),
+                     Text(row, "topic"), Text(row, "last_error")});
   }
   AppendTable(table, &lines);
   lines.emplace_back();

@@ -6,6 +6,7 @@
 #include "worker/publisher/delivery/event_log.h"
 #include "worker/publisher/policy/event_retry.h"
 #include "worker/publisher/source/claimed_event.h"
+#include "worker/publisher/source/event_message.h"
 #include "worker/publisher/store/publication.h"
 
 namespace postbox::publisher {
@@ -15,6 +16,8 @@ enum class EventResult {
   kSentAgain,  // it was not the event's fault: it waits as before
   kBehind,     // it was not sent, since an earlier one of its key was not published
   kFailed,     // refused, or without an answer while others have one
+  kDelayed,    // its time has not come
+  kExpired,    // its time is over
 };
 
 inline EventResult ResultOf(const ClaimedEvent& event) {
@@ -28,8 +31,17 @@ inline EventResult ResultOf(const ClaimedEvent& event) {
     case PublishStatus::kBehind:
       return EventResult::kBehind;
     default:
-      return EventResult::kFailed;
+      break;
   }
+  if (event.unsent == nullptr) return EventResult::kFailed;
+  return event.unsent->timeliness == Timeliness::kTooEarly ? EventResult::kDelayed
+                                                           : EventResult::kExpired;
+}
+
+// When a delayed event is tried, which is no retry. In the transaction that stores it.
+inline EventRetry DelayOf(const ClaimedEvent& event) {
+  const int64 now = UnixMicros(GetCurrentTransactionStartTimestamp());
+  return {.counted = 0, .seconds = SecondsUntil(event.unsent->times, now)};
 }
 
 // When an event that has failed is tried again.

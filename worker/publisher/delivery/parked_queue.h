@@ -5,7 +5,11 @@
 //   FAILED  publish_attempts > 0, next_retry_at = infinity: max_attempts are used up
 //   BEHIND  publish_attempts = 0, next_retry_at = infinity: waits behind an earlier one of its key
 //   DUE     publish_attempts = 0, next_retry_at finite: redriven, or the first of its key now, or
-//           no answer came for it alone, which is no attempt
+//           no answer came for it alone, which is no attempt; or delayed: last_error is NULL then,
+//           and next_retry_at is its deliver_at
+//
+// The key of an event is its aggregate id; that of one which its key may pass is its own id, so
+// nothing is before or behind it.
 //
 // A key is stuck at its first row. However many rows wait behind it, nothing reads them before it
 // is their turn: they are reached through that row. When it is published or discarded, the next one

@@ -11,6 +11,7 @@ ParkedQueueSql MakeParkedQueueSql(const ParkedQueueForm& form) {
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"table", form.table},
                        {"key", form.key},
+                       {"aggregate_id", form.aggregate_id},
                        {"of", form.of},
                        {"order", form.order},
                        {"times", form.times},
@@ -25,13 +26,14 @@ ParkedQueueSql MakeParkedQueueSql(const ParkedQueueForm& form) {
   ParkedQueueSql sql;
   // From the first row of each key to the next greater key, however many rows lie in between.
   sql.heads = fill(
-      "WITH RECURSIVE head AS ((SELECT {key} AS aggregate_id, q.seq, q.ctid AS tid, "
-      "{still_behind} AS behind, 1 AS n FROM {table} q WHERE {of} AND {key} >= $3 "
+      "WITH RECURSIVE head AS ((SELECT {key} AS key, {aggregate_id} AS aggregate_id, q.seq, q.ctid "
+      "AS tid, {still_behind} AS behind, 1 AS n FROM {table} q WHERE {of} AND {key} >= $3 "
       "ORDER BY {order}, q.seq LIMIT 1) "
-      "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT {key}, q.seq, "
-      "q.ctid, {still_behind} FROM {table} q WHERE {of} AND {key} > head.aggregate_id "
+      "UNION ALL SELECT next.*, head.n + 1 FROM head CROSS JOIN LATERAL (SELECT {key}, "
+      "{aggregate_id}, q.seq, q.ctid, {still_behind} FROM {table} q WHERE {of} AND {key} > "
+      "head.key "
       "ORDER BY {order}, q.seq LIMIT 1) AS next WHERE head.n < $4) "
-      "SELECT aggregate_id, seq, tid, behind, true{slice} FROM head");
+      "SELECT key, seq, tid, behind, true{slice} FROM head");
   sql.heads_of = fill(
       "SELECT k.key, h.seq, h.tid, h.behind FROM unnest($3, $4) AS k(key, after) CROSS JOIN "
       "LATERAL (SELECT q.seq, q.ctid AS tid, {still_behind} AS behind FROM {table} q WHERE {of} "
@@ -52,7 +54,7 @@ ParkedQueueSql MakeParkedQueueSql(const ParkedQueueForm& form) {
 }
 
 std::string Retry() {
-  return "publish_attempts = publish_attempts + $5, last_error = $3, next_retry_at = " +
+  return "publish_attempts = publish_attempts + $5, last_error = nullif($3, ''), next_retry_at = " +
          RetryAt("$4");
 }
 

@@ -16,8 +16,9 @@ inline constexpr std::string_view kBehind = "next_retry_at = 'infinity' AND publ
 
 // How the rows of a queue stand in their table. `q` is a row in all of the texts.
 struct ParkedQueueForm {
-  std::string table;  // quoted and qualified
-  std::string key;    // the aggregate id, as text
+  std::string table;         // quoted and qualified
+  std::string key;           // as text
+  std::string aggregate_id;  // likewise; it says in which lane the row is
   // Which rows are of the publication, $1, and of the aggregate types that it takes, $2.
   std::string of;
   std::string order;             // of the index on keys, before seq
@@ -51,7 +52,8 @@ struct ParkedQueueSql {
 
 ParkedQueueSql MakeParkedQueueSql(const ParkedQueueForm& form);
 
-// Behind a SET: one more try has failed. $3 text: error; $4 float8: seconds until the next one, or
+// Behind a SET: one more try has failed. $3 text: error, empty if it is only delayed;
+// $4 float8: seconds until the next one, or
 // infinity; $5 int: attempts that are counted.
 std::string Retry();
 // When the next try is. `seconds`: a parameter, as above.

@@ -12,6 +12,8 @@
 //    too. But when that has lasted for as long as max_attempts attempts of an event would, a batch
 //    is settled event by event, and the next one is tried at once, so that refused events at the
 //    front do not hold up the others for ever.
+//  - A probe was not sent, because the event has expired, say. That says nothing of the topic, and
+//    many such events may be at the front: a batch is tried at once.
 //  - A probe of a topic that was broken otherwise is refused as invalid. That may be the event's
 //    own fault: a batch is tried at once, and tells.
 // The first event that goes through ends any suspension.
@@ -84,6 +86,7 @@ class SuspensionPolicy {
     enum class Failure { kNone, kBroken, kUnanswered } failure = Failure::kNone;  // the first one
     std::size_t published = 0;
     std::size_t refused = 0;  // for the first time, and by the topic
+    std::size_t unsent = 0;   // settled without being sent, as expired ones are
   };
   // The refused events have to wait for the results of the `outstanding` ones.
   bool Waits(const Results& results, std::size_t outstanding) const {
@@ -121,7 +124,8 @@ class SuspensionPolicy {
   Moment retry_at_ = 0;
   Moment since_ = 0;
   // What the last result of a suspended publication says about the next try. kBatch: a probe was
-  // refused. kRefusing: the topic refuses everything, and is probed until a batch is due.
+  // refused, or not sent. kRefusing: the topic refuses everything, and is probed until a
+  // batch is due.
   enum class Try { kProbe, kBatch, kRefusing } try_ = Try::kProbe;
   bool has_published_ = false;
   Moment next_first_ = 0;  // the next batch until then

@@ -47,6 +47,21 @@ class SuspensionPolicyTest : public ::testing::Test {
   Moment retry_at_ = 0, since_ = 0;
 };
 
+// As those of expired events at the front.
+TEST_F(SuspensionPolicyTest, ProbesThatWereNotSentMakeRoomForABatchAtOnce) {
+  Settle(kBroken);
+  EXPECT_EQ(Claim(), SuspensionPolicy::kProbeEvents);
+  const Results unsent{Failure::kNone, 0, 0, 1};
+  EXPECT_EQ(Settle(unsent), Verdict::kNone);
+  EXPECT_EQ(failures_, 1) << "it is suspended as before";
+  EXPECT_EQ(policy_.retry_at(), 0);
+  EXPECT_EQ(Claim(), 1000U);
+  Settle({Failure::kNone, 0, 0, 1000});
+  EXPECT_EQ(Claim(), 1000U);
+  Settle({Failure::kBroken, 0, 0, 10});
+  EXPECT_EQ(Claim(), SuspensionPolicy::kProbeEvents);
+}
+
 TEST_F(SuspensionPolicyTest, WhatResultsSayOfATopic) {
   struct Case {
     const char* what;

@@ -57,6 +57,7 @@ void RecycleEvent::operator()(ClaimedEvent* event) const noexcept {
   if (room > kMostRoom || spare_room + room > kMostRoomOfAll) std::string().swap(event->encoded);
   if (event->status != pubsub::PublishStatus::kPublished) std::string().swap(event->error);
   event->owner.reset();
+  event->unsent.reset();
   spare_room += event->encoded.capacity();
   spare.push_back(event);
 }

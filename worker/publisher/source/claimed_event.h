@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "proto/rules/limits.h"
+#include "worker/publisher/source/unsent_event.h"
 #include "worker/pubsub/publish/outgoing_message.h"
 #include "worker/pubsub/publish/prefetch.h"
 
@@ -30,8 +31,12 @@ struct ClaimedEvent : pubsub::OutgoingMessage {
   std::size_t place = 0;
   std::shared_ptr<void> owner;
 
-  std::string key;  // the aggregate id in the encoding of the database
-  std::string id;   // of a table outbox, or of a parked event
+  // Set: the event must not be sent, and is kRejected from the start.
+  std::unique_ptr<UnsentEvent> unsent;
+
+  // In the encoding of the database: the aggregate id; of an event that its key may pass, the id.
+  std::string key;
+  std::string id;  // of a table outbox, or of a parked event
   // Of a table outbox: the block and the offset of the leased row.
   std::uint32_t block = 0;
   std::uint16_t offset = 0;

@@ -41,10 +41,23 @@ bool IsEmptyObject(Datum value) {
          std::memcmp(VARDATA_ANY(packed), &empty, sizeof empty) == 0;
 }
 
+void ReadTime(std::string_view name, std::string_view text, EventView* event) {
+  if (name == pubsub::kKeyMayPass) {
+    event->key_may_pass = true;
+    return;
+  }
+  EventTimes& times = event->times;
+  std::int64_t* time = name == pubsub::kDeliverAt ? &times.deliver_at : &times.expires_at;
+  if (!pubsub::ParseRfc3339(text, time)) event->has_bad_time = true;
+}
+
 // The top level of a JSON object. A container inside is written as JSON.
 void ReadAttributes(Datum value, EventView* event) {
   event->attributes = nullptr;
   event->attribute_count = 0;
+  event->times = {};
+  event->has_bad_time = false;
+  event->key_may_pass = false;
   if (IsEmptyObject(value)) return;
   Jsonb* object = DatumGetJsonbP(value);
   if (!JB_ROOT_IS_OBJECT(object)) event->attribute_count = -1;
@@ -58,7 +71,9 @@ void ReadAttributes(Datum value, EventView* event) {
   JsonbIteratorToken kind = WJB_DONE;
   while ((kind = JsonbIteratorNext(&iterator, &token, true)) != WJB_DONE) {
     if (kind == WJB_KEY) key = ToUtf8(token.val.string.val, token.val.string.len);
-    if (kind != WJB_VALUE || token.type == jbvNull) continue;
+    // The index of keys sees a null, too.
+    const bool is_null = token.type == jbvNull && key != pubsub::kKeyMayPass;
+    if (kind != WJB_VALUE || is_null) continue;
     std::string_view text;
     if (token.type == jbvString) {
       text = ToUtf8(token.val.string.val, token.val.string.len);
@@ -67,7 +82,11 @@ void ReadAttributes(Datum value, EventView* event) {
       const char* json = JsonbToCString(nullptr, &single->root, VARSIZE(single));
       text = ToUtf8(json, static_cast<int>(std::strlen(json)));
     }
-    new (&pairs[count++]) pubsub::AttributeView(key, text);
+    if (pubsub::IsTimeAttribute(key)) {
+      ReadTime(key, text, event);
+    } else {
+      new (&pairs[count++]) pubsub::AttributeView(key, text);
+    }
   }
   event->attributes = pairs;
   event->attribute_count = count;
@@ -84,15 +103,13 @@ uint64 Hash(std::string_view text) {
   return hash;
 }
 
-constexpr int64 kPostgresEpochMicros =
-    static_cast<int64>(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
+}  // namespace
 
-// Infinity stays as far away as it is.
 int64 UnixMicros(TimestampTz time) {
+  constexpr int64 kPostgresEpochMicros =
+      static_cast<int64>(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY;
   return TIMESTAMP_NOT_FINITE(time) ? time : time + kPostgresEpochMicros;
 }
-
-}  // namespace
 
 Ordering::Ordering(std::string_view text) {
   constexpr std::string_view kBucket = "bucket:";
@@ -127,6 +144,16 @@ std::string_view ViewText(Datum text) { return TextToUtf8(text); }
 std::string_view ViewBytes(Datum value) {
   const text* packed = DatumGetTextPP(value);
   return {VARDATA_ANY(packed), static_cast<std::size_t>(VARSIZE_ANY_EXHDR(packed))};
+}
+
+bool KeyMayPass(Datum attributes) {
+  if (IsEmptyObject(attributes)) return false;
+  JsonbValue key;
+  key.type = jbvString;
+  key.val.string.val = const_cast<char*>(pubsub::kKeyMayPass.data());
+  key.val.string.len = static_cast<int>(pubsub::kKeyMayPass.size());
+  return findJsonbValueFromContainer(&DatumGetJsonbP(attributes)->root, JB_FOBJECT | JB_FARRAY,
+                                     &key) != nullptr;
 }
 
 EventView ViewEvent(const EventRow& row) {

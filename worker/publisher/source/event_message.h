@@ -8,6 +8,7 @@
 
 #include "extension/base/guard.h"
 #include "proto/rules/attributes.h"
+#include "worker/publisher/source/event_times.h"
 #include "worker/pubsub/publish/outgoing_message.h"
 
 namespace postbox::publisher {
@@ -38,16 +39,24 @@ struct EventView {
   int64 occurred_at_micros;  // since 1970
   const pubsub::AttributeView* attributes;
   int attribute_count;  // -1: they are not a JSON object
+  EventTimes times;
+  bool has_bad_time;  // one of them cannot be read
+  bool key_may_pass;
 };
 
 // May ereport: call it inside Pg(). Of the attributes, strings become values as they are, other
-// JSON values as their text, nulls are left out.
+// JSON values as their text, nulls are left out. What says when the event may be sent is none of
+// them.
 EventView ViewEvent(const EventRow& row);
 // Single columns, likewise inside Pg().
 std::string_view ViewId(Datum id, bool is_uuid);
 std::string_view ViewText(Datum text);
 // In the encoding of the database.
 std::string_view ViewBytes(Datum text);
+// Microseconds since 1970. Infinity stays as far away as it is.
+int64 UnixMicros(TimestampTz time);
+// Whether the attributes say that the key of the event may pass it, as the index of keys has it.
+bool KeyMayPass(Datum attributes);
 
 // How the ordering key is made from the aggregate id.
 class Ordering {

@@ -123,11 +123,35 @@ EventRow RowOf(TupleDesc descriptor, const Datum* values) {
           .occurred_at = DatumGetTimestampTz(values[kOccurredAt])};
 }
 
+// Not of a value that is NULL.
+std::string_view KeyOf(TupleDesc descriptor, const Datum* values, bool key_may_pass) {
+  if (!key_may_pass) return ViewBytes(values[kAggregateId]);
+  const bool is_uuid = TypeOf(descriptor, kId) == UUIDOID;
+  return is_uuid ? ViewId(values[kId], true) : ViewBytes(values[kId]);
+}
+
+// The same of a row of which something may not be readable.
+std::string_view KeyOf(TupleDesc descriptor, const RowSize& size, const Datum* values,
+                       const bool* nulls, KeysMayPass keys_may_pass) {
+  const bool may_pass = keys_may_pass == KeysMayPass::kYes && !nulls[kId] && !nulls[kAttributes] &&
+                        !size.too_large() && KeyMayPass(values[kAttributes]);
+  return nulls[kAggregateId] && !may_pass ? "" : KeyOf(descriptor, values, may_pass);
+}
+
+const char* ProblemOf(const EventView& event) {
+  if (TIMESTAMP_NOT_FINITE(event.occurred_at_micros)) return "occurred_at is infinite";
+  if (event.attribute_count < 0) return "attributes are not a JSON object";
+  if (event.has_bad_time) {
+    return "postbox_deliver_at or postbox_expires_at of its attributes is no time";
+  }
+  return nullptr;
+}
+
 // Whose values are in `values` and `nulls`.
 void TakeRow(TupleDesc descriptor, const RowSize& size, Datum* values, bool* nulls,
-             StoredRow* row) {
+             KeysMayPass keys_may_pass, StoredRow* row) {
   new (row) StoredRow{nulls[kSeq] ? 0 : DatumGetInt64(values[kSeq]), FindNull(descriptor, nulls),
-                      nulls[kAggregateId] ? "" : ViewBytes(values[kAggregateId]), NoEvent()};
+                      KeyOf(descriptor, size, values, nulls, keys_may_pass), NoEvent()};
   if (row->problem == nullptr && size.too_large()) row->problem = TooLarge(size);
   if (row->problem != nullptr) {
     if (!nulls[kId]) {
@@ -137,8 +161,8 @@ void TakeRow(TupleDesc descriptor, const RowSize& size, Datum* values, bool* nul
     return;
   }
   row->event = ViewEvent(RowOf(descriptor, values));
-  if (TIMESTAMP_NOT_FINITE(row->event.occurred_at_micros)) row->problem = "occurred_at is infinite";
-  if (row->event.attribute_count < 0) row->problem = "attributes are not a JSON object";
+  row->event.key_may_pass &= keys_may_pass == KeysMayPass::kYes;
+  row->problem = ProblemOf(row->event);
 }
 
 // What can be read of a row of which something cannot.
@@ -154,12 +178,17 @@ void TakeParts(TupleDesc descriptor, HeapTuple tuple, const char* problem, Store
   if (!null) row->event.id = ViewId(id, TypeOf(descriptor, kId) == UUIDOID);
 }
 
-void TakeKey(TupleDesc descriptor, HeapTuple tuple, StoredRow* row) {
+void TakeKey(TupleDesc descriptor, HeapTuple tuple, KeysMayPass keys_may_pass, StoredRow* row) {
   bool null = false;
   const Datum key = heap_getattr(tuple, kAggregateId + 1, descriptor, &null);
   if (null) return;
   row->key = ViewBytes(key);
   row->event.aggregate_id = ViewText(key);
+  if (keys_may_pass == KeysMayPass::kNo) return;
+  const Datum attributes = heap_getattr(tuple, kAttributes + 1, descriptor, &null);
+  if (null || row->event.id.empty() || !KeyMayPass(attributes)) return;
+  const Datum id = heap_getattr(tuple, kId + 1, descriptor, &null);
+  row->key = TypeOf(descriptor, kId) == UUIDOID ? ViewId(id, true) : ViewBytes(id);
 }
 
 // Runs `take` (PostgreSQL calls) so that its error leaves nothing behind. Returns the error's text,
@@ -213,8 +242,8 @@ bool ReadPlainRow(const TupleTableSlot* slot, StoredRow* row) {
   }
   const EventView event = ViewEvent(RowOf(descriptor, slot->tts_values));
   new (row) StoredRow{DatumGetInt64(slot->tts_values[kSeq]), nullptr,
-                      ViewBytes(slot->tts_values[kAggregateId]), event};
-  return event.attribute_count >= 0 && !TIMESTAMP_NOT_FINITE(event.occurred_at_micros);
+                      KeyOf(descriptor, slot->tts_values, event.key_may_pass), event};
+  return ProblemOf(event) == nullptr;
 }
 
 std::size_t RawSizeColumn(uint64 row, int column) {
@@ -226,7 +255,8 @@ std::size_t RawSizeColumn(uint64 row, int column) {
   return Pg([&] { return toast_raw_datum_size(value); }) - VARHDRSZ;
 }
 
-RowReader::RowReader(uint64 rows) : table_(SPI_tuptable), rows_(rows) {
+RowReader::RowReader(uint64 rows, KeysMayPass keys_may_pass)
+    : table_(SPI_tuptable), rows_(rows), keys_may_pass_(keys_may_pass) {
   if (rows == 0) return;
   Pg([&] {
     memory_ = AllocSetContextCreate(CurrentMemoryContext, "postbox rows", ALLOCSET_DEFAULT_SIZES);
@@ -262,7 +292,7 @@ std::span<const StoredRow> RowReader::Next(ByteBudget* budget) {
           const std::size_t all = size.too_large() ? 0 : size.all();
           if (next_ == from_ ? all > first : bytes + all > most) break;
           bytes += all;
-          TakeRow(table_->tupdesc, size, values_, nulls_, &views_[next_ - from_]);
+          TakeRow(table_->tupdesc, size, values_, nulls_, keys_may_pass_, &views_[next_ - from_]);
         }
         MemoryContextSwitchTo(before);
       });
@@ -284,11 +314,11 @@ void RowReader::ReadOneByOne(uint64 rows) {
     StoredRow* view = &views_[next_ - from_];
     const char* problem = Try([&] {
       heap_deform_tuple(tuple, descriptor, values_, nulls_);
-      TakeRow(descriptor, SizeOfRow(tuple, values_, nulls_), values_, nulls_, view);
+      TakeRow(descriptor, SizeOfRow(tuple, values_, nulls_), values_, nulls_, keys_may_pass_, view);
     });
     if (problem == nullptr) continue;
     Pg([&] { TakeParts(descriptor, tuple, problem, view); });
-    Try([&] { TakeKey(descriptor, tuple, view); });
+    Try([&] { TakeKey(descriptor, tuple, keys_may_pass_, view); });
   }
   MemoryContextSwitchTo(before);
 }
@@ -297,7 +327,7 @@ std::span<const StoredRow> RowReader::NextUnread(const char* problem) {
   Begin();
   const MemoryContext before = MemoryContextSwitchTo(memory_);
   Pg([&] { TakeParts(table_->tupdesc, table_->vals[next_], problem, views_); });
-  Try([&] { TakeKey(table_->tupdesc, table_->vals[next_], views_); });
+  Try([&] { TakeKey(table_->tupdesc, table_->vals[next_], keys_may_pass_, views_); });
   MemoryContextSwitchTo(before);
   SPI_tuptable = table_;
   ++next_;
@@ -317,12 +347,43 @@ void Reject(std::string why, ClaimedEvent* event) {
   event->error = std::move(why);
 }
 
+namespace {
+
+// What an event does not hold up has no ordering key: what follows of its key goes on.
+void SetUnsent(const EventView& row, Timeliness timeliness, const Ordering& ordering,
+               ClaimedEvent* event) {
+  const bool late = timeliness == Timeliness::kTooLate;
+  if (!late && !row.key_may_pass) ordering.SetKey(row.aggregate_id, &event->ordering_key);
+  event->unsent = std::make_unique<UnsentEvent>(
+      UnsentEvent{timeliness, row.times, std::string(row.id), std::string(row.aggregate_type),
+                  std::string(row.aggregate_id), std::string(row.event_type), row.version});
+  Reject("", event);
+}
+
+// Whether it must not be sent now.
+bool IsUntimely(const EventView& row, const Ordering& ordering, ClaimedEvent* event) {
+  const std::int64_t now = UnixMicros(GetCurrentTimestamp());
+  const Timeliness timeliness = TimelinessOf(row.times, now);
+  if (timeliness == Timeliness::kInTime) {
+    event->send_by = SendUntil(row.times, now, std::chrono::steady_clock::now());
+    return false;
+  }
+  SetUnsent(row, timeliness, ordering, event);
+  return true;
+}
+
+}  // namespace
+
 EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Ordering& ordering) {
   EventPointer event = NewEvent();
   event->key = row.key;
   event->seq = row.seq;
   if (row.problem == nullptr) {
-    FillMessage(row.event, topic, ordering, event.get());
+    if (row.event.times.any() && IsUntimely(row.event, ordering, event.get())) {
+      event->topic = topic;
+    } else {
+      FillMessage(row.event, topic, ordering, event.get());
+    }
     return event;
   }
   event->topic = topic;

@@ -26,9 +26,11 @@ inline constexpr std::size_t kMaxPayload = pubsub::kMaxRequestBytes;
 
 // Plain data in the memory of the transaction.
 struct StoredRow {
-  int64 seq;             // 0 if it is NULL
-  const char* problem;   // why the row cannot be an event, or nullptr
-  std::string_view key;  // the aggregate id as it is stored; empty if it is not readable
+  int64 seq;            // 0 if it is NULL
+  const char* problem;  // why the row cannot be an event, or nullptr
+  // As the index of keys has it: the aggregate id, or in a log the id of an event that its key may
+  // pass; empty if it is not readable.
+  std::string_view key;
   // Where there is a problem: the id and the aggregate id, and empty texts where these are not
   // readable either.
   EventView event;
@@ -58,12 +60,15 @@ bool ReadPlainRow(const TupleTableSlot* slot, StoredRow* row);
 // it is NULL or of a type of fixed length.
 std::size_t RawSizeColumn(uint64 row, int column);
 
+// Whether a row may say that it has no place in the order of its key. In a table none may.
+enum class KeysMayPass : bool { kNo, kYes };
+
 // The rows of SPI_tuptable, whose columns were checked, portion by portion. The rows of a portion
 // are read in one go: a row costs no separate exception frame, unless one of them raises an
 // error.
 class RowReader {
  public:
-  explicit RowReader(uint64 rows);
+  RowReader(uint64 rows, KeysMayPass keys_may_pass);
   ~RowReader();
   RowReader(const RowReader&) = delete;
   RowReader& operator=(const RowReader&) = delete;
@@ -86,6 +91,7 @@ class RowReader {
 
   SPITupleTable* const table_;
   const uint64 rows_;
+  const KeysMayPass keys_may_pass_;
   uint64 from_ = 0;
   uint64 next_ = 0;
   MemoryContext memory_ = nullptr;  // of a portion

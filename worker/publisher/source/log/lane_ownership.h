@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "worker/publisher/delivery/event_log.h"
+#include "worker/publisher/delivery/expired_events.h"
 #include "worker/publisher/source/log/foreign_rows.h"
 #include "worker/publisher/store/lane_row.h"
 
@@ -17,6 +18,7 @@ namespace postbox::publisher {
 struct LaneShare {
   int held = 0;
   EventLog log;
+  ExpiredEvents expired{};  // of a step
   ForeignRows::Shared foreign{};
 };
 

@@ -41,7 +41,8 @@ bool AllPublished(std::span<const EventPointer> events) {
 bool WritesParked(std::span<const EventPointer> events) {
   return std::any_of(events.begin(), events.end(), [](const EventPointer& event) {
     const EventResult result = ResultOf(*event);
-    return event->handle == 0 || result == EventResult::kBehind || result == EventResult::kFailed;
+    return event->handle == 0 || result == EventResult::kBehind || result == EventResult::kFailed ||
+           result == EventResult::kDelayed;
   });
 }
 
@@ -73,6 +74,7 @@ void LogOutbox::BeginStep() {
   memory_is_ahead_ = false;
   parked_.BeginStep();
   sent_again_.BeginStep();
+  ownership_.share().expired.BeginStep();
   if (lane_) lane_->BeginStep();
 }
 
@@ -347,9 +349,13 @@ bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transa
   // stop their keys there.
   if (WritesParked(events)) Checkpoint();
   if (!lane_) return false;
-  const ActAs owner(owner_role);
-  SettleUnpublished(events);
-  parked_.DeletePublished();
+  {
+    const ActAs owner(owner_role);
+    SettleUnpublished(events);
+    parked_.DeletePublished();
+    ownership_.share().expired.LookUp(publication_.outbox);
+  }
+  ownership_.share().expired.Store(publication_);
   ownership_.share().log.Write();
   return known;
 }
@@ -357,6 +363,7 @@ bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transa
 void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
   std::vector<const ClaimedEvent*> behind;
   for (const EventPointer& event : events) {
+    if (ResultOf(*event) == EventResult::kExpired) ownership_.share().expired.Add(*event);
     if (event->handle == 0) {
       parked_.Settle(*event);
       continue;
@@ -371,8 +378,12 @@ void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
         behind.push_back(event.get());
         break;
       case EventResult::kFailed:
+      case EventResult::kDelayed:
         // It must not hold up the position.
         if (lane_->progress().Settle(event->handle)) parked_.Park(*event);
+        break;
+      case EventResult::kExpired:
+        lane_->progress().Settle(event->handle);
     }
   }
   std::vector<ParkedEvents::Waiting> park_behind;

@@ -4,7 +4,8 @@
 //   Claim     what failed before, in its order; parked events whose time has come; then what has
 //             become visible since the last read, late rows first (backlog_logic.h)
 //   Settle    published: nothing is written. Refused: moved aside into the parked table, and with
-//             it what follows of its key (parked_events.h). Unknown: tried again.
+//             it what follows of its key (parked_events.h); likewise what was read before its
+//             time. Expired: recorded (expired_events.h). Unknown: tried again.
 //   Maintain  the position goes into the lane's row, at most every postbox.checkpoint_interval
 //
 // It puts together: whether the lane is ours (lane_ownership.h), what is in memory of it

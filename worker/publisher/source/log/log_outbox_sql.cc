@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "extension/shared/outbox_columns.h"
 #include "worker/publisher/base/fill.h"
 #include "worker/publisher/source/event_rows.h"
 
@@ -37,6 +38,11 @@ constexpr std::string_view kWhy =
     "CASE WHEN unreadable IS NOT TRUE THEN NULL WHEN substr(last_error, 1, 2000) LIKE 'the row "
     "cannot be "
     "an event: %' THEN substr(last_error, 1, 2000) ELSE 'the row cannot be an event' END";
+// What is kept of the attributes of such a row: the one that says what its key is.
+constexpr std::string_view kKeyAttributes =
+    "CASE WHEN attributes ? 'postbox_key_may_pass' THEN '{\"postbox_key_may_pass\": "
+    "\"true\"}'::jsonb "
+    "ELSE '{}'::jsonb END";
 constexpr std::string_view kTooLarge = "octet_length(payload) > {most}";
 
 constexpr const char* kEvents = "SELECT {columns}";
@@ -113,13 +119,15 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "CASE WHEN $4 THEN 'infinity' ELSE now() END, {problem} IS NOT NULL FROM (SELECT DISTINCT * "
       "FROM unnest($2, $3) AS "
       "u(behind_seq, key)) AS w CROSS JOIN LATERAL (SELECT * FROM {log} WHERE {at_behind} AND "
-      "coalesce(aggregate_id, '') = w.key ORDER BY seq OFFSET 0) AS e ON CONFLICT (publication, "
+      "w.key IN (coalesce({key}, ''), coalesce(aggregate_id, '')) ORDER BY seq OFFSET 0) AS e ON "
+      "CONFLICT (publication, "
       "id) DO NOTHING");
   sql->park = fill(
       "INSERT INTO {parked} (publication, seq, {event}, publish_attempts, last_error, "
-      "next_retry_at) SELECT $1, seq, {event}, $3, $4, {retry_at} FROM (SELECT * FROM {log} WHERE "
+      "next_retry_at) SELECT $1, seq, {event}, $3, nullif($4, ''), {retry_at} FROM (SELECT * FROM "
+      "{log} WHERE "
       "{at_2} "
-      "ORDER BY seq OFFSET 0) AS e WHERE coalesce(aggregate_id, '') = $6 "
+      "ORDER BY seq OFFSET 0) AS e WHERE $6 IN (coalesce({key}, ''), coalesce(aggregate_id, '')) "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   // The columns of the table of parked events are NOT NULL.
   sql->park_unreadable = fill(
@@ -128,8 +136,8 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
       "coalesce(aggregate_id, "
       "''), "
       "coalesce(event_type, ''), greatest(version, 1), coalesce(schema_version, ''), '', "
-      "{no_attributes}, now(), $3, $4, {retry_at}, true FROM (SELECT * FROM {log} WHERE {at_2} "
-      "ORDER BY seq OFFSET 0) AS e WHERE coalesce(aggregate_id, '') = $6 "
+      "{key_attributes}, now(), $3, $4, {retry_at}, true FROM (SELECT * FROM {log} WHERE {at_2} "
+      "ORDER BY seq OFFSET 0) AS e WHERE $6 IN (coalesce({key}, ''), coalesce(aggregate_id, '')) "
       "ON CONFLICT (publication, id) DO NOTHING RETURNING id::text");
   sql->repair = fill(
       "UPDATE {parked} p SET aggregate_type = e.aggregate_type, aggregate_id = e.aggregate_id, "
@@ -151,18 +159,17 @@ void FillParking(const Filler& fill, LogOutboxSql* sql) {
   sql->park_again = fill("UPDATE {parked} SET {retry} WHERE publication = $1 AND id = $2::uuid");
 }
 
-// Each goes through one index: (publication, aggregate_id, seq) to the rows of a key, or
+// Each goes through one index: (publication, key, seq) to the rows of a key, or
 // (publication, next_retry_at, publish_attempts, seq) to what is due.
 void FillQueue(const Filler& fill, LogOutboxSql* sql) {
   sql->due = fill(
-      "SELECT aggregate_id, seq, id::text FROM {parked} WHERE publication = $1 AND next_retry_at "
-      "<= "
-      "now(){slice} AND aggregate_id NOT IN (SELECT unnest($3)) "
+      "SELECT {key}, seq, id::text FROM {parked} WHERE publication = $1 AND next_retry_at <= "
+      "now(){slice} AND {key} NOT IN (SELECT unnest($3)) "
       "ORDER BY next_retry_at, publish_attempts, seq LIMIT $2");
   sql->rows_of_keys = fill(
       "SELECT {columns}, publish_attempts, {why} FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
-      "LATERAL (SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.aggregate_id = k.key "
-      "AND p.seq > k.after ORDER BY p.publication, p.aggregate_id, p.seq LIMIT $4) AS p LIMIT $4");
+      "LATERAL (SELECT p.* FROM {parked} p WHERE p.publication = $1 AND {key_p} = k.key "
+      "AND p.seq > k.after ORDER BY p.publication, {key_p}, p.seq LIMIT $4) AS p LIMIT $4");
   sql->rows_of_ids = fill(
       "SELECT {columns}, publish_attempts, {why} FROM unnest($2) AS w(parked_id) CROSS JOIN "
       "LATERAL "
@@ -172,9 +179,10 @@ void FillQueue(const Filler& fill, LogOutboxSql* sql) {
 
 ParkedQueueForm FormOf(const std::string& parked, const std::string& slice) {
   return {.table = parked,
-          .key = "q.aggregate_id",
+          .key = LogKey("q."),
+          .aggregate_id = "q.aggregate_id",
           .of = "q.publication = $1",
-          .order = "q.publication, q.aggregate_id",
+          .order = "q.publication, " + LogKey("q."),
           .times = "q.next_retry_at, q.publish_attempts, q.seq",
           .behind_time = "= 'infinity'",
           .still = "",
@@ -205,7 +213,8 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
     return Fill(kAt, {{"origin", std::to_string(origin)}, {"seq", seq}});
   };
   const std::string at_1 = at("$1"), at_2 = at("$2"), at_failed = at("w.failed"),
-                    at_behind = at("w.behind_seq"), retry = Retry(), retry_at = RetryAt("$5");
+                    at_behind = at("w.behind_seq"), retry = Retry(), retry_at = RetryAt("$5"),
+                    key = LogKey(), key_p = LogKey("p.");
   const auto fill = [&](std::string_view text) {
     return Fill(text, {{"log", log},
                        {"at_1", at_1},
@@ -222,6 +231,9 @@ LogOutboxSql MakeLogOutboxSql(const std::string& log, const std::string& parked,
                        {"mine_plain", typed_by("$4")},
                        {"mine_again", typed_by("$2")},
                        {"no_attributes", "'{}'"},
+                       {"key_attributes", kKeyAttributes},
+                       {"key", key},
+                       {"key_p", key_p},
                        {"retry", retry},
                        {"retry_at", retry_at},
                        {"why", kWhy},

@@ -49,8 +49,9 @@ struct LogOutboxSql {
   // Moves rows aside. $1 text: publication; $2 bigint[]: seqs; $3 text[]: their keys, since a seq
   // may be there twice; $4 bool: an earlier row of their key is held, so they wait behind it.
   std::string park_behind;
-  // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error; $5 float8: seconds
-  // until the next try, or infinity; $6 text: the key, since the seq may be there twice, or the
+  // $1 text: publication; $2 bigint: seq; $3 int: attempts; $4 text: error, empty if it is only
+  // delayed; $5 float8: seconds until the next try, or infinity;
+  // $6 text: the key, since the seq may be there twice, or the
   // log have been emptied. Returns the id.
   std::string park;
   // The same for a row that cannot be an event: with what can be stored of it.
@@ -65,7 +66,7 @@ struct LogOutboxSql {
   // above.
   std::string park_again;
 
-  // Rows whose time has come, the longest due first. Returns aggregate_id, seq, id. $1 text:
+  // Rows whose time has come, the longest due first. Returns key, seq, id. $1 text:
   // publication; $2 int: at most; $3 text[]: without these keys.
   std::string due;
   // Parked rows: the columns of the log, publish_attempts, and why the row cannot be an event. $1

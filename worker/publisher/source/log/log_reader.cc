@@ -135,7 +135,7 @@ std::optional<std::int64_t> LogReader::TakeRows(uint64 rows, ByteBudget* budget,
                                                 Events* events) const {
   CheckEventColumns(relation_name_);
   events->reserve(events->size() + rows);
-  RowReader reader(rows);
+  RowReader reader(rows, KeysMayPass::kYes);
   while (!reader.AtEnd()) {
     std::span<const StoredRow> portion = reader.Next(budget);
     if (portion.empty()) {

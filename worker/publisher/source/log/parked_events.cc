@@ -96,10 +96,14 @@ std::vector<ParkedHead> ParkedEvents::HeadsOf(const std::vector<std::string>& ke
 // Moving aside.
 
 void ParkedEvents::Park(const ClaimedEvent& event) {
+  keys_.Add(event.key, event.seq);
+  if (event.unsent != nullptr) {
+    table_.Park(event, DelayOf(event), "");
+    return;
+  }
   const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);
   const std::string id = table_.Park(event, retry, error);
-  keys_.Add(event.key, event.seq);
   log_.Add(KindOf(retry), id, event.key, error);
 }
 
@@ -214,10 +218,11 @@ void ParkedEvents::Take(Events rows, Events* events) {
 
 void ParkedEvents::Settle(const ClaimedEvent& event) {
   const EventResult result = ResultOf(event);
-  const bool published = result == EventResult::kPublished;
+  const bool published = result == EventResult::kPublished || result == EventResult::kExpired;
   keys_.Settle(event.key, event.seq, published && blocks_);
   settled_.insert(event.key);
   if (published) published_.push_back(event.id);
+  if (result == EventResult::kDelayed) table_.ParkAgain(event, DelayOf(event), "");
   if (result != EventResult::kFailed) return;
   const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);

@@ -12,6 +12,10 @@
 //   its time has come            Claim(): the first row of its key, and those that wait behind it
 //   published                    Settle(), DeletePublished(): the row is deleted, and the next one
 //                                of its key is due
+//   read too early               Park(): copied with no attempts and no error, and its deliver_at
+//                                as the next retry. Events of its key wait behind it, as behind a
+//                                refused one
+//   read too late                Settle(): like one that was published
 //   refused again                Settle(): one more attempt, later next retry, at last 'infinity'
 //   no answer comes              the same, but it is no attempt
 //
@@ -72,6 +76,7 @@ class ParkedEvents {
   bool HasKeys() const { return !keys_.empty(); }
   std::size_t outstanding() const { return keys_.on_their_way(); }
 
+  // One that was refused, or is delayed.
   void Park(const ClaimedEvent& event);
   // An event of a key that Pauses().
   struct Waiting {
@@ -109,7 +114,7 @@ class ParkedEvents {
   ParkedTable table_;
   PausedKeys keys_;
 
-  std::vector<std::string> published_;       // ids to be deleted
+  std::vector<std::string> published_;       // ids to be deleted, expired ones among them
   std::unordered_set<std::string> settled_;  // keys of which a row may be gone
   // Keys whose first row is behind, but was locked by another session.
   std::unordered_set<std::string> to_make_due_;

@@ -39,7 +39,8 @@ bool ParkedTable::HasNoPage() const {
 std::string ParkedTable::Park(const ClaimedEvent& event, const EventRetry& retry,
                               const std::string& error) {
   // One that cannot be an event was never encoded.
-  Statement& park = event.encoded.empty() ? statements_.park_unreadable : statements_.park;
+  const bool readable = !event.encoded.empty() || event.unsent != nullptr;
+  Statement& park = !readable ? statements_.park_unreadable : statements_.park;
   const uint64 parked =
       park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(retry.counted), TextValue(error),
                 Pg([&] { return Float8GetDatum(retry.seconds); }), TextValue(event.key)});
@@ -122,7 +123,7 @@ Events ParkedTable::ReadRows(Statement* statement, std::initializer_list<Datum> 
   constexpr int kAttempts = 11;
   constexpr int kWhyUnreadable = 12;
   Events events;
-  RowReader reader(rows);
+  RowReader reader(rows, KeysMayPass::kYes);
   while (!reader.AtEnd()) {
     const std::span<const StoredRow> portion = reader.Next(budget);
     if (portion.empty()) break;
@@ -133,7 +134,8 @@ Events ParkedTable::ReadRows(Statement* statement, std::initializer_list<Datum> 
       event->id = row.event.id;
       event->attempts = Int32Column(at, kAttempts);
       if (!IsNull(at, kWhyUnreadable)) Reject(TextColumn(at, kWhyUnreadable), event.get());
-      if (event->encoded.empty() && !event->id.empty()) unreadable->push_back(event->id);
+      const bool readable = !event->encoded.empty() || event->unsent != nullptr;
+      if (!readable && !event->id.empty()) unreadable->push_back(event->id);
       budget->Take(event->bytes());
       events.push_back(std::move(event));
     }

@@ -53,6 +53,7 @@ void EventTable::Prepare(const TableOutboxSql& sql) {
       Statement(sql.park_unreadable, {kTids, TEXTOID, INT4OID, FLOAT8OID, FLOAT8OID});
   s.confirm_at = Statement(sql.confirm_at, {TEXTARRAYOID, TEXTOID, kTids});
   s.confirm = Statement(sql.confirm, {TEXTARRAYOID, TEXTOID});
+  s.expire = Statement(sql.expire, {TEXTARRAYOID, TEXTOID});
   s.release = Statement(sql.release, {TEXTARRAYOID, TEXTOID});
   s.release_behind = Statement(sql.release_behind, {TEXTARRAYOID, TEXTOID});
   s.park = Statement(sql.park, {TEXTOID, TEXTOID, TEXTOID, FLOAT8OID, INT4OID});
@@ -189,13 +190,13 @@ std::size_t EventTable::Lease(const std::vector<ItemPointerData>& rows, Events* 
   // Their results must be there before the lease ends (publish_timeout.h).
   const auto send_by = std::chrono::steady_clock::now() + SendTimeout();
   std::size_t bytes = 0;
-  RowReader reader(leased);
+  RowReader reader(leased, KeysMayPass::kNo);
   while (!reader.AtEnd()) {
     ByteBudget budget = ByteBudget::Unlimited();
     const std::span<const StoredRow> portion = reader.Next(&budget);
     for (std::size_t i = 0; i < portion.size(); ++i) {
       EventPointer event = MakeEvent(portion[i], topic_, ordering_);
-      event->send_by = send_by;
+      event->send_by = std::min(event->send_by, send_by);
       event->id = portion[i].event.id;
       event->attempts = Int32Column(reader.portion() + i, kAttempts);
       event->parked = BoolColumn(reader.portion() + i, kParked);
@@ -227,6 +228,10 @@ uint64 EventTable::Confirm(const std::vector<std::string>& ids,
       {TextArrayValue(ids), TextValue(lock_token_), TidArrayValue(places)});
   if (found == ids.size()) return found;
   return found + statements_.confirm.Run({TextArrayValue(ids), TextValue(lock_token_)});
+}
+
+uint64 EventTable::Expire(const std::vector<std::string>& ids) {
+  return statements_.expire.Run({TextArrayValue(ids), TextValue(lock_token_)});
 }
 
 uint64 EventTable::Release(const std::vector<std::string>& ids) {

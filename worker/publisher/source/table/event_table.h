@@ -81,6 +81,7 @@ class EventTable {
   // These change rows that are under this worker's lease still, and say how many were.
   // `places`: where each was leased.
   uint64 Confirm(const std::vector<std::string>& ids, const std::vector<ItemPointerData>& places);
+  uint64 Expire(const std::vector<std::string>& ids);
   uint64 Release(const std::vector<std::string>& ids);
   uint64 ReleaseBehind(const std::vector<std::string>& ids);
   bool Park(const ClaimedEvent& event, const EventRetry& retry, const std::string& error);
@@ -115,7 +116,7 @@ class EventTable {
   struct {
     FilteredStatement waiting, due, followers;
     Statement next_waiting, lock, lock_behind, lease, park_unreadable;
-    Statement confirm_at, confirm, release, release_behind, park, park_seq;
+    Statement confirm_at, confirm, expire, release, release_behind, park, park_seq;
     Statement leases, take_over, any_behind;
   } statements_;
 };

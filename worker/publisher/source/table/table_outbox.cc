@@ -38,6 +38,7 @@ TableOutbox::TableOutbox(Publication publication, std::string topic, std::string
 
 void TableOutbox::BeginStep() {
   sent_again_.BeginStep();
+  expired_.BeginStep();
   in_hand_.BeginStep();
 }
 
@@ -158,9 +159,18 @@ bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* tran
   const Oid owner = table_.Open();
   if (!OidIsValid(owner)) return false;
   StoreSentAgain();
-  const ActAs rights(owner);
+  {
+    const ActAs rights(owner);
+    SettleRows(events);
+    expired_.LookUp(publication_.outbox);
+  }
+  expired_.Store(publication_);
+  log_.Write();
+  return true;
+}
 
-  std::vector<const ClaimedEvent*> published, released;
+void TableOutbox::SettleRows(std::span<const EventPointer> events) {
+  std::vector<const ClaimedEvent*> published, expired, released;
   std::unordered_set<std::string> parked_keys;
   for (const EventPointer& event : events) {
     switch (ResultOf(*event)) {
@@ -170,14 +180,19 @@ bool TableOutbox::Settle(std::span<const EventPointer> events, Transaction* tran
       case EventResult::kFailed:
         if (Park(*event)) parked_keys.insert(event->key);
         break;
+      case EventResult::kDelayed:
+        if (Delay(*event)) parked_keys.insert(event->key);
+        break;
+      case EventResult::kExpired:
+        expired.push_back(event.get());
+        break;
       default:
         released.push_back(event.get());
     }
   }
   Confirm(std::move(published));
+  Expire(expired);
   Release(std::move(released), std::move(parked_keys));
-  log_.Write();
-  return true;
 }
 
 // Behind a row that is parked in this very transaction, nothing can have got it through yet: so is
@@ -209,16 +224,39 @@ void TableOutbox::Confirm(std::vector<const ClaimedEvent*> published) {
   });
   std::vector<std::string> ids;
   std::vector<ItemPointerData> places(published.size());
-  std::unordered_set<std::string> was_parked;
   for (const ClaimedEvent* event : published) {
     ItemPointerSet(&places[ids.size()], event->block, event->offset);
     ids.push_back(event->id);
-    if (event->parked || event->attempts > 0) was_parked.insert(event->key);
   }
   CheckStored(table_.Confirm(ids, places), ids.size());
+  LetGoOn(published);
+}
+
+void TableOutbox::Expire(const std::vector<const ClaimedEvent*>& expired) {
+  if (expired.empty()) return;
+  std::vector<std::string> ids;
+  for (const ClaimedEvent* event : expired) {
+    ids.push_back(event->id);
+    expired_.Add(*event);
+  }
+  CheckStored(table_.Expire(ids), ids.size());
+  LetGoOn(expired);
+}
+
+void TableOutbox::LetGoOn(const std::vector<const ClaimedEvent*>& settled) {
+  std::unordered_set<std::string> was_parked;
+  for (const ClaimedEvent* event : settled) {
+    if (event->parked || event->attempts > 0) was_parked.insert(event->key);
+  }
   if (!blocks_ || was_parked.empty()) return;
   ParkedQueue& queue = table_.queue();
   queue.MakeDue(queue.HeadsOf({was_parked.begin(), was_parked.end()}));
+}
+
+bool TableOutbox::Delay(const ClaimedEvent& event) {
+  const bool stored = table_.Park(event, DelayOf(event), "");
+  CheckStored(stored ? 1 : 0, 1);
+  return stored;
 }
 
 bool TableOutbox::Park(const ClaimedEvent& event) {

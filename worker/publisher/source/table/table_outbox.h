@@ -6,6 +6,8 @@
 //      |  |               |     but due if its time had come
 //      |  |               |---unknown--------> DUE (after the base backoff; not counted)
 //      |  |               |---rejected-------> RETRY (attempts + 1), after max_attempts FAILED
+//      |  |               |---too early------> DUE (at its deliver_at; not counted)
+//      |  |               |---too late-------> EXPIRED (published_at = -infinity)
 //      |  +--due----------+   (a due RETRY is claimed like PENDING)
 //      BEHIND: parked behind a RETRY or FAILED row of its key, until that one is through
 //
@@ -40,6 +42,7 @@
 #define POSTBOX_WORKER_PUBLISHER_SOURCE_TABLE_TABLE_OUTBOX_H_
 
 #include "worker/publisher/delivery/event_log.h"
+#include "worker/publisher/delivery/expired_events.h"
 #include "worker/publisher/delivery/sent_again.h"
 #include "worker/publisher/source/outbox_source.h"
 #include "worker/publisher/source/table/claim_walk.h"
@@ -85,12 +88,17 @@ class TableOutbox : public OutboxSource {
                                      std::unordered_set<std::string>* stopped, std::size_t* at);
   void ParkUnreadable(const ChosenRow& row, const std::string& reason);
 
+  void SettleRows(std::span<const EventPointer> events);
   void Confirm(std::vector<const ClaimedEvent*> published);
+  void Expire(const std::vector<const ClaimedEvent*>& expired);
+  // What waits behind these, which are settled, goes on.
+  void LetGoOn(const std::vector<const ClaimedEvent*>& settled);
   // What has failed and is not to blame. `parked_keys`: those with a row that was parked just now.
   void Release(std::vector<const ClaimedEvent*> events,
                std::unordered_set<std::string> parked_keys);
   // Whether the row was still ours.
   bool Park(const ClaimedEvent& event);
+  bool Delay(const ClaimedEvent& event);
   // Says so if fewer rows than events were still under our lease.
   void CheckStored(uint64 rows, std::size_t events) const;
 
@@ -112,6 +120,7 @@ class TableOutbox : public OutboxSource {
   HeadsRound repair_;
   Clock::time_point repaired_at_{};
   SentAgain sent_again_;
+  ExpiredEvents expired_;
   EventLog log_;
 };
 

@@ -74,7 +74,7 @@ class Templates {
                                   {"due_again", kDueAgain},
                                   {"free", kFree},
                                   {"id", columns_.id.name},
-                                  {"key", columns_.AggregateId()},
+                                  {"aggregate_id", columns_.AggregateId()},
                                   {"key_c", columns_.AggregateId("c.")},
                                   {"key_f", columns_.AggregateId("f.")},
                                   {"payload_name", columns_.payload.name},
@@ -96,6 +96,7 @@ class Templates {
     const std::string key = columns_.AggregateId("q.");
     return {.table = relation_,
             .key = key,
+            .aggregate_id = key,
             .of = "q.published_at IS NULL" + TypeOf("q.", "2"),
             .order = key,
             .times = "q.next_retry_at",
@@ -179,7 +180,7 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
   sql->lease = templates.Fill(
       "UPDATE {table} SET lock_token = $2, locked_at = now(), next_retry_at = "
       "CASE WHEN next_retry_at IS NULL THEN NULL ELSE timestamptz '-infinity' END "
-      "WHERE ctid = ANY($1) RETURNING seq, {id}, {aggregate_type}, {key}, {event_type}, "
+      "WHERE ctid = ANY($1) RETURNING seq, {id}, {aggregate_type}, {aggregate_id}, {event_type}, "
       "{version}, {schema_version}, {payload}, {attributes}, {occurred_at}, publish_attempts, "
       "next_retry_at IS NOT NULL, ctid");
 }
@@ -196,6 +197,9 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
       templates.Fill("UPDATE {table} AS o " + confirmed +
                      " FROM unnest($1, $3) AS w(event, place) WHERE o.ctid = w.place "
                      "AND CASE WHEN o.{id} = w.event::uuid THEN {ours} ELSE false END");
+  sql->expire = templates.Fill(
+      "UPDATE {table} SET published_at = '-infinity', {free}, next_retry_at = NULL, last_error = "
+      "'expired' WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
   sql->release = templates.Fill(
       "UPDATE {table} SET {free}, {due_again} "
       "WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");

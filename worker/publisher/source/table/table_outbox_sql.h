@@ -17,7 +17,7 @@
 namespace postbox::publisher {
 
 struct TableOutboxSql {
-  // Rows that wait, in the order of seq: ctid, seq, aggregate_id, payload and attributes as they
+  // Rows that wait, in the order of seq: ctid, seq, key, payload and attributes as they
   // are stored, for their size, and the predecessor: the nearest earlier unpublished row of the
   // key, its seq negative if that row is parked. Among them are rows that others have leased, whose
   // predecessor is NULL.
@@ -48,6 +48,7 @@ struct TableOutboxSql {
   std::string confirm;
   // The same for rows that are still where they were leased. $3 tid[]: where each is.
   std::string confirm_at;
+  std::string expire;          // is not sent
   std::string release;         // waits again; one that was parked or behind is due
   std::string release_behind;  // parked behind its predecessor
   // $1 text: id, $2 text: lock token, $3 to $5 as Retry() has them.
