@@ -32,6 +32,8 @@ BENCHES = {  # and the module of each, of which one is loaded
     "emit": "emitting",
     "changes": "changes",
     "backfill": "backfill",
+    "republish": "republishing",
+    "wait": "waiting",
     "neighbours": "neighbours",
     "torture": "torture",
     "soak": "soak",

@@ -106,8 +106,8 @@ def offered_load(server, counting, record, sizes):
     return {"load": arrived / sizes.offered, "p50": percentile(late, 0.5), "p99": percentile(late, 0.99)}
 
 
-def latencies(server, outbox, record, end, pause):
-    """Milliseconds from sending an event's COMMIT to its arrival."""
+def latencies(server, outbox, record, end, pause, version=1):
+    """Milliseconds from sending an event's COMMIT to its arrival. `version` NULL counts, as a table needs it."""
     late = []
     session = libpq.Connection(server.cluster.dsn(bed.DATABASE))
     with open(record, encoding="utf-8") as arrivals:
@@ -115,7 +115,7 @@ def latencies(server, outbox, record, end, pause):
         while time.time() < end or not late:
             event = str(uuid.uuid4())
             sent = time.time()
-            session.run(f"SELECT postbox.outbox_emit('video', 'sample', 'video.updated', '{{}}'::jsonb, version => 1, event_id => '{event}', outbox => '{outbox}')")
+            session.run(f"SELECT postbox.outbox_emit('video', 'sample', 'video.updated', '{{}}'::jsonb, version => {version}, event_id => '{event}', outbox => '{outbox}')")
             late.append(1000 * min(WAIT, arrival(arrivals, event, sent) - sent))
             time.sleep(pause)
     session.close()

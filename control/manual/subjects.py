@@ -9,14 +9,14 @@ SUBJECTS = {
     "outbox.md": Subject("Outboxes", "An outbox is a table into which a service writes its events.", (
         "create_outbox", "alter_outbox", "adopt_outbox", "register_outbox", "drop_outbox", "repair_outbox", "purge_outbox",
         "settle_foreign_events", "resolve_unknown_origin")),
-    "emit.md": Subject("Emitting events", "How a service stores an event in its transaction.", ("outbox_emit", "outbox_emit_json", "receipt")),
+    "emit.md": Subject("Emitting events", "How a service stores an event in its transaction.", ("outbox_emit", "outbox_emit_json", "receipt", "wait_published")),
     "changes.md": Subject("Change triggers", "Triggers that emit an event for each change of a table.", (
         "create_change_triggers", "drop_change_triggers", "emit_changes")),
     "backfill.md": Subject("Backfills", "A backfill emits an event for each row that a table has already.", (
         "create_backfill", "run_backfill", "pause_backfill", "resume_backfill", "cancel_backfill", "drop_backfill")),
     "publication.md": Subject("Publications", "A publication sends the events of an outbox to a topic.", (
         "create_publication", "alter_publication", "pause_publication", "resume_publication", "drop_publication", "claim_publication",
-        "redrive", "discard", "lane_slice")),
+        "redrive", "discard", "republish", "cancel_republish", "republished", "lane_slice")),
     "inbox.md": Subject("Inboxes", "An inbox is a table in which a consumer remembers events. These functions create it and apply events.", (
         "create_inbox", "alter_inbox", "register_inbox", "drop_inbox", "repair_inbox", "purge_inbox", "inbox_apply", "inbox_apply_batch",
         "event_version", "wait_for_version", "event", "outcome")),

@@ -112,16 +112,16 @@ bool Wait(const Wanted& wanted) {
   const BoundValues key = projection->key().FromText(wanted.key);
   if (IsThere(*inbox, *projection, key, owner, wanted.version)) return true;
 
-  PrepareToWaitApplied();
+  PrepareToWait(Awaited::kApplied);
   bool there = false;
   while (!(there = IsThere(*inbox, *projection, key, owner, wanted.version))) {
     const TimestampTz now = GetCurrentTimestamp();
     if (now >= wanted.deadline) break;
     const long left = TimestampDifferenceMilliseconds(now, wanted.deadline) + 1;
     const long most = RecoveryInProgress() ? kStandbySleepMs : kLongestSleepMs;
-    Pg([&] { WaitApplied(std::min(left, most)); });
+    Pg([&] { WaitFor(Awaited::kApplied, std::min(left, most)); });
   }
-  FinishWaitApplied();
+  FinishWait();
   return there;
 }
 

@@ -79,6 +79,11 @@ void Request(bool Requests::*what) {
   requests.*what = true;
 }
 
+ConditionVariable* Variable(Awaited what) {
+  SharedState* state = shared_state();
+  return what == Awaited::kApplied ? &state->applied : &state->published;
+}
+
 }  // namespace
 
 ConfigRelations FindConfigRelations() {
@@ -114,15 +119,19 @@ void ExtensionChangedAtCommit() { Request(&Requests::extension); }
 void DatabasesChangedAtCommit() { Request(&Requests::databases); }
 void NotifyAppliedAtCommit() { Request(&Requests::applied); }
 
-void PrepareToWaitApplied() {
-  if (shared_state() != nullptr) ConditionVariablePrepareToSleep(&shared_state()->applied);
+void PrepareToWait(Awaited what) {
+  if (shared_state() != nullptr) ConditionVariablePrepareToSleep(Variable(what));
 }
 
-void WaitApplied(long timeout_ms) {
-  static uint32 wait_event = 0;
-  if (wait_event == 0) wait_event = WaitEvent("PostboxWaitForVersion");
+void WaitFor(Awaited what, long timeout_ms) {
+  static uint32 wait_events[2] = {0, 0};
+  uint32& wait_event = wait_events[static_cast<size_t>(what)];
+  if (wait_event == 0) {
+    wait_event =
+        WaitEvent(what == Awaited::kApplied ? "PostboxWaitForVersion" : "PostboxWaitPublished");
+  }
   if (shared_state() != nullptr) {
-    ConditionVariableTimedSleep(&shared_state()->applied, timeout_ms, wait_event);
+    ConditionVariableTimedSleep(Variable(what), timeout_ms, wait_event);
     return;
   }
   (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -131,7 +140,7 @@ void WaitApplied(long timeout_ms) {
   CHECK_FOR_INTERRUPTS();
 }
 
-void FinishWaitApplied() {
+void FinishWait() {
   if (shared_state() != nullptr) ConditionVariableCancelSleep();
 }
 

@@ -1,5 +1,5 @@
 // What a session tells workers, launcher and waiting sessions when its transaction commits, and how
-// a session waits for events to be applied. postbox.so only.
+// a session waits for events to be applied or published. postbox.so only.
 //
 // Rule: a message is sent after the commit is visible, and a receiver looks at the data only after
 // it has received the message (or has prepared its sleep). So a receiver that is woken sees the
@@ -72,26 +72,27 @@ void ChangeDatabase(Oid database);
 // A database was created, dropped, renamed or altered: the launcher reads pg_database again.
 void DatabasesChangedAtCommit();
 
-// An event was applied: wake the sessions in WaitApplied().
+// An event was applied: wake the sessions that wait for it.
 void NotifyAppliedAtCommit();
 
-// Waiting for something to be applied, as wait_for_version does it:
+// Waiting for something to be applied or published, as wait_for_version does it:
 //
-//   PrepareToWaitApplied();
+//   PrepareToWait(Awaited::kApplied);
 //   while (!<look, with a new snapshot, whether it is there>) {
 //     if (<deadline passed>) break;
-//     WaitApplied(<milliseconds that are left>);
+//     WaitFor(Awaited::kApplied, <milliseconds that are left>);
 //   }
-//   FinishWaitApplied();
+//   FinishWait();
 //
-// PrepareToWaitApplied comes before the look, so that no commit is missed between look and sleep.
-// WaitApplied returns after a commit that applied something in any database, after `timeout_ms`, or
-// spuriously. It raises an error when the query is cancelled: call it through Pg(). When the
-// library is not preloaded there is no message, and it sleeps for 20 ms at most. After an error no
-// FinishWaitApplied is needed: the abort of the transaction does the same.
-void PrepareToWaitApplied();
-void WaitApplied(long timeout_ms);
-void FinishWaitApplied();
+// PrepareToWait comes before the look, so that no commit is missed between look and sleep.
+// WaitFor returns after a commit that applied something, or stored what was published, in any
+// database, after `timeout_ms`, or spuriously. It raises an error when the query is cancelled: call
+// it through Pg(). When the library is not preloaded there is no message, and it sleeps for at most
+// 20 ms. After an error no FinishWait is needed: the abort of the transaction does the same.
+enum class Awaited { kApplied, kPublished };
+void PrepareToWait(Awaited what);
+void WaitFor(Awaited what, long timeout_ms);
+void FinishWait();
 
 }  // namespace postbox
 

@@ -107,9 +107,12 @@ TableShape ParkedShape() {
   shape.columns.push_back({"parked_at", "timestamp with time zone", "now()"});
   // The row in the log cannot be an event, and this one has what can be stored of it.
   shape.columns.push_back({"unreadable", "boolean", "false"});
+  // It was published before: postbox.republish has queued it.
+  shape.columns.push_back({"republished", "boolean", "false"});
   shape.primary_key = "publication, id";
   shape.indexes = {{"_key", "publication, " + LogKey() + ", seq", ""},
-                   {"_due", "publication, next_retry_at, publish_attempts, seq", ""}};
+                   {"_due", "publication, next_retry_at, publish_attempts, seq", ""},
+                   {"_again", "publication, " + LogKey(), "republished"}};
   shape.comment = "Events that could not be published, and what waits behind them (postbox outbox)";
   return shape;
 }

@@ -17,13 +17,9 @@
 #include "extension/registry/publishing_state.h"
 #include "extension/shared/problem.h"
 #include "extension/trust/act_as.h"
+#include "extension/trust/may_see.h"
 #include "extension/trust/operator_role.h"
 #include "extension/trust/registrar.h"
-
-extern "C" {
-#include <catalog/pg_authid.h>
-#include <utils/rls.h>
-}
 
 namespace postbox {
 namespace {
@@ -74,23 +70,6 @@ Parameters OutboxAnd(Oid type, FunctionCallInfo fcinfo) {
   return parameters;
 }
 
-bool MayRead(Oid relation) {
-  return Pg([&] {
-    const Oid caller = GetUserId();
-    return pg_class_aclcheck(relation, caller, ACL_SELECT) == ACLCHECK_OK &&
-           SchemaAclCheck(get_rel_namespace(relation), caller, ACL_USAGE) == ACLCHECK_OK &&
-           check_enable_rls(relation, InvalidOid, true) != RLS_ENABLED;
-  });
-}
-
-// Whether the caller may be told what is in these tables: with SELECT on each, without row
-// security, or as an operator or monitor.
-bool MaySee(std::initializer_list<Oid> tables) {
-  if (IsOperator(GetUserId())) return true;
-  if (Pg([] { return has_privs_of_role(GetUserId(), ROLE_PG_MONITOR); })) return true;
-  return std::all_of(tables.begin(), tables.end(), MayRead);
-}
-
 // The tables that hold the events of an outbox, as it is registered. What the caller names is only
 // looked up, so that rights on one table never open another.
 struct Tables {
@@ -138,6 +117,36 @@ std::optional<std::string> LastError(const std::string& publication) {
   return TextColumn(0, 1);
 }
 
+// A log has nothing that says that an event was discarded. The publications come out of a table of
+// its owner.
+void RecordDiscarded(FunctionCallInfo fcinfo, const std::vector<std::string>& publications) {
+  Parameters parameters = OutboxAnd(UUIDOID, fcinfo);
+  parameters.Add(TEXTARRAYOID, TextArrayValue(publications));
+  const Registrar registrar("discarded_outgoing");
+  Run("INSERT INTO postbox.discarded_outgoing (publication, event_id) SELECT p.name, $2 "
+      "FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox "
+      "WHERE p.outbox = $1 AND p.name = ANY ($3) AND o.kind = 'log' "
+      "ON CONFLICT (publication, event_id) DO NOTHING",
+      parameters);
+}
+
+// Kept for longer than the events are.
+void ForgetDiscarded(FunctionCallInfo fcinfo) {
+  if (!HasArgument(fcinfo, 0)) return;
+  Parameters outbox;
+  outbox.AddOid(REGCLASSOID, OidArgument(fcinfo, 0, "outbox"));
+  if (Run("SELECT FROM postbox.discarded_outgoing d JOIN postbox.publication p ON p.name = "
+          "d.publication WHERE p.outbox = $1 LIMIT 1",
+          outbox) == 0) {
+    return;
+  }
+  const Registrar registrar("discarded_outgoing");
+  Run("DELETE FROM postbox.discarded_outgoing d USING postbox.publication p, postbox.outbox o "
+      "WHERE p.name = d.publication AND p.outbox = $1 AND o.relation = p.outbox "
+      "AND d.discarded_at < now() - o.retention - 2 * o.generation_span",
+      outbox);
+}
+
 }  // namespace
 }  // namespace postbox
 
@@ -155,9 +164,17 @@ POSTBOX_FUNCTION(discard) {
   using namespace postbox;
   return Guarded([&] {
     Parameters parameters = OutboxAnd(UUIDOID, fcinfo);
-    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
-    Run("SELECT postbox.discard_event($1, $2)", parameters);
-    return BoolGetDatum(BoolColumn(0, 1));
+    const SpiConnection connection;
+    const FixedSearchPath search_path;
+    std::vector<std::string> publications;
+    {
+      const Rights rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
+      Run("SELECT postbox.discard_event($1, $2)", parameters);
+      if (IsNull(0, 1)) return BoolGetDatum(false);
+      publications = TextArrayColumn(0, 1);
+    }
+    RecordDiscarded(fcinfo, publications);
+    return BoolGetDatum(true);
   });
 }
 
@@ -167,7 +184,9 @@ POSTBOX_FUNCTION(purge_outbox) {
     Parameters parameters = OutboxAnd(INT4OID, fcinfo);
     const Rights rights(OwnerToActAs(fcinfo, Callers::kOwners));
     Run("SELECT postbox.purge_events($1, $2)", parameters);
-    return Int64GetDatum(Int64Column(0, 1));
+    const int64 purged = Int64Column(0, 1);
+    ForgetDiscarded(fcinfo);
+    return Int64GetDatum(purged);
   });
 }
 

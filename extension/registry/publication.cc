@@ -16,6 +16,7 @@
 #include "extension/registry/log_relations.h"
 #include "extension/registry/outbox_facts.h"
 #include "extension/registry/registered_names.h"
+#include "extension/registry/republish.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "extension/trust/act_as.h"
@@ -439,7 +440,9 @@ void AlterPublication(const std::string& name, const Properties& properties) {
 void DropPublication(const std::string& name) {
   SpiConnection connection;
   FixedSearchPath search_path;
-  ReadOwnedOutbox(OutboxOfPublication(name));
+  const Oid owner = ReadOwnedOutbox(OutboxOfPublication(name)).owner;
+  // They were published. Another publication of the name, or of the table, is not to send them.
+  TakeBackRepublished(name, owner);
   const Registrar registrar("publication");
   Parameters key;
   key.AddText(name);

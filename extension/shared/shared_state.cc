@@ -71,6 +71,7 @@ void CreateOrFindSharedState() {
     }
     pg_atomic_init_u64(&memory->extension_epoch, 1);
     ConditionVariableInit(&memory->applied);
+    ConditionVariableInit(&memory->published);
     pg_atomic_init_u32(&memory->launcher_proc_number, kNobody);
     ConditionVariableInit(&memory->worker_left);
     memory->next_launch = 1;
@@ -144,6 +145,10 @@ void AnnounceWork(Oid database, const WakeSet& outboxes) {
   pg_atomic_write_u32(mark, 1);
   // Otherwise the database waits for no slot.
   if (pg_atomic_read_u32(&state->unserved_count) != 0) WakeLauncher();
+}
+
+void AnnouncePublished() {
+  if (shared_state() != nullptr) ConditionVariableBroadcast(&shared_state()->published);
 }
 
 void WakeLauncher() {

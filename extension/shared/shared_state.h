@@ -54,7 +54,7 @@ inline constexpr int kWorkMarks = 128;
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 8
+#define POSTBOX_SHARED_STATE_LAYOUT 9
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
@@ -143,6 +143,8 @@ struct SharedState {
   pg_atomic_uint64 extension_epoch;
   // Broadcast when a transaction that applied an event has committed; wait_for_version sleeps here.
   ConditionVariable applied;
+  // Broadcast when a worker has stored results or a position; wait_published sleeps here.
+  ConditionVariable published;
 
   pg_atomic_uint32 launcher_proc_number;  // kNobody while there is none
   TimestampTz launcher_started_at;        // written by the launcher only; 0: it never was
@@ -209,6 +211,8 @@ bool WakePublishers(Oid database, const WakeSet& outboxes = WakeSet::All());
 // The same when there may be something to publish: if no worker is attached, it is marked.
 void AnnounceWork(Oid database, const WakeSet& outboxes);
 void WakeLauncher();
+// Wakes the sessions that wait for an event to be published: a worker has committed results.
+void AnnouncePublished();
 
 // See SharedState::config_generations; that of the database of this process. A worker keeps the
 // value that it read BEFORE it read the configuration, and reads the configuration again when this

@@ -3,10 +3,11 @@
  *
  * Workers claim rows of one key, publish, store the results, take over the leases of workers that
  * are gone, and are killed and started again at any point. An event is refused now and then; an
- * operator has it tried again at once.
+ * operator has it tried again at once. postbox.republish makes what is published wait again, once.
  */
 /*! holds */
 /*! holds -DREDRIVES=1 */
+/*! holds -DREPUBLISHES=1 */
 /*! long -DLIVES=3 */
 /*! long -DLIVES=3 -DFAILURES=2 -DREDRIVES=1 */
 /*! refuted disorder -DPLAIN_SKIP_LOCKED */
@@ -17,6 +18,8 @@
 /*! refuted two_publishers -DOWN_LEASES_END_BY_AGE */
 /*! refuted stuck -DBEHIND_WITHOUT_HOLDING_THE_HEAD */
 /*! refuted stuck -DREDRIVE_IN_ONE_STATEMENT -DREDRIVES=1 */
+/*! refuted two_publishers -DREPUBLISHES=1 -DRUN_BEGINS_AT_ONCE */
+/*! refuted two_publishers -DREPUBLISHES=1 -DOPEN_ROW_STAYS_FREE */
 
 #ifndef WORKERS
 #define WORKERS 2
@@ -28,6 +31,9 @@
 #define FAILURES VALUE(FAILURES, 1)
 #ifndef REDRIVES
 #define REDRIVES 0
+#endif
+#ifndef REPUBLISHES
+#define REPUBLISHES 0
 #endif
 #define NOBODY 255
 #define BIT(n) (1 << (n))
@@ -49,7 +55,11 @@ byte token_of[ROWS];
 byte lock_of[ROWS]; /* FOR UPDATE: pid + 1 */
 byte share_of[ROWS]; /* FOR SHARE: bit per pid */
 
+byte again = 0;      /* the run: was published, and waits again */
+bool begins = false; /* no worker has had its first row */
+
 byte sent = 0;    /* what Pub/Sub has */
+byte resent = 0;  /* what it has of the run, since that was made */
 byte in_hand = 0; /* bit per pid: has claimed rows whose result it does not have */
 
 /* Nothing waits behind nothing. */
@@ -96,7 +106,10 @@ inline Judge()
 	i = 0; before = 0; claimed_last = 0; parked_last = 0; count = 0
 }
 
-/* FOR UPDATE SKIP LOCKED; what could not be locked ends the key. */
+/*
+ * FOR UPDATE SKIP LOCKED; what could not be locked ends the key. Rows of a run have become due after it was made, and for a claim nothing
+ * is due that has become so after its begin.
+ */
 inline LockRows()
 {
 	i = 0;
@@ -106,7 +119,7 @@ inline LockRows()
 		if
 		:: (claim | park) & BIT(i) ->
 			if
-			:: lock_of[i] == 0 && share_of[i] == 0 && token_of[i] == 0 && !((published | behind) & BIT(i)) && (due || !(retry & BIT(i))) ->
+			:: lock_of[i] == 0 && share_of[i] == 0 && token_of[i] == 0 && !((published | behind) & BIT(i)) && (due || !(retry & BIT(i))) && !(again & ~known & BIT(i)) ->
 				lock_of[i] = _pid + 1
 			:: else ->
 				claim = claim & (IS(ROWS_AFTER_A_LOST_ONE_STAY) || IS(PLAIN_SKIP_LOCKED) -> ~BIT(i) : BELOW(i));
@@ -119,7 +132,39 @@ inline LockRows()
 	i = 0
 }
 
-/* Keeps the first row of the key parked until commit, or parks nothing. */
+/* A run begins when no later row is leased; the first of these that a claim could take is put behind it. */
+inline FirstOpen()
+{
+	i = 1;
+	do
+	:: i < ROWS && (visible & BIT(i)) && ((published | behind) & BIT(i)) -> i++
+	:: else -> break
+	od;
+	open = (i < ROWS && (visible & BIT(i)) -> i : NOBODY);
+	if
+	:: open != NOBODY && token_of[open] != 0 -> claim = 0; park = 0; open = NOBODY
+	:: else
+	fi;
+	i = 0
+}
+
+inline TakeOpen()
+{
+	if
+	:: open == NOBODY || IS(OPEN_ROW_STAYS_FREE)
+	:: else ->
+		if
+		:: (lock_of[open] == 0 || lock_of[open] == _pid + 1) && share_of[open] == 0 && token_of[open] == 0 && !((published | behind) & BIT(open)) ->
+			lock_of[open] = _pid + 1;
+			claim = claim & BELOW(open);
+			park = park | BIT(open)
+		:: else -> claim = 0; park = 0
+		fi
+	fi;
+	open = NOBODY
+}
+
+/* Keeps the first row of the key parked until commit, or parks nothing. The first may be one of those that are to wait by now. */
 inline HoldHead()
 {
 	i = 0;
@@ -128,7 +173,7 @@ inline HoldHead()
 	:: else -> break
 	od;
 	if
-	:: (lock_of[i] == 0 || lock_of[i] == _pid + 1) && token_of[i] == 0 && (retry & BIT(i)) -> share_of[i] = share_of[i] | BIT(_pid)
+	:: (lock_of[i] == 0 || lock_of[i] == _pid + 1) && token_of[i] == 0 && (retry & BIT(i)) && !(park & BIT(i)) -> share_of[i] = share_of[i] | BIT(_pid)
 	:: else -> park = 0
 	fi;
 	i = 0
@@ -162,6 +207,10 @@ inline CommitClaim()
 		fi;
 		i++
 	od;
+	if
+	:: claim & 1 -> begins = false
+	:: else
+	fi;
 	retry = retry & ~claim;
 	behind = behind | park;
 	retry = retry & ~park;
@@ -171,7 +220,7 @@ inline CommitClaim()
 	:: hand != 0 -> in_hand = in_hand | BIT(_pid)
 	:: else
 	fi;
-	claim = 0; park = 0; due = false;
+	claim = 0; park = 0; due = false; known = 0;
 	Unlock();
 	CheckNobodyIsStuck()
 }
@@ -201,7 +250,7 @@ inline Settle(refused)
 			:: done & BIT(i) ->
 				published = published | BIT(i);
 				if
-				:: tried & BIT(i) -> unpark = true
+				:: (tried | again) & BIT(i) -> unpark = true
 				:: else
 				fi
 			:: else ->
@@ -215,12 +264,19 @@ inline Settle(refused)
 		fi;
 		i++
 	od;
+	i = 0;
+	do
+	:: i < ROWS && (published & BIT(i)) -> i++
+	:: else -> break
+	od;
 	if
-	:: unpark && !refused -> behind = 0
+	/* What is behind a run goes when that is over. */
+	:: unpark && i < ROWS && (behind & BIT(i)) -> behind = ((again & ~published) -> behind & ~again : 0)
 	:: else
 	fi;
 	unpark = false;
 	first = false;
+	i = 0;
 	hand = 0;
 	done = 0;
 	in_hand = in_hand & ~BIT(_pid);
@@ -268,7 +324,7 @@ inline Read(nth)
 active [WORKERS] proctype Worker()
 {
 	byte token = 0, claim = 0, park = 0, hand = 0, done = 0, limit = 0, unseen = 0, seen = 0, seen_live = 0;
-	byte i = 0, before = 0, claimed_last = 0, parked_last = 0, count = 0;
+	byte i = 0, before = 0, claimed_last = 0, parked_last = 0, count = 0, open = NOBODY, known = 0;
 	bool due = false, unpark = false, first = false;
 
 begin:
@@ -295,12 +351,20 @@ end_idle:
 				:: unseen = 3
 				:: skip
 				fi;
-				d_step { Judge(); limit = 0; unseen = 0 }
+				d_step { Judge(); limit = 0; unseen = 0; known = again }
 			};
 			if
 			:: (claim | park) == 0
 			:: else -> d_step { LockRows() }
 			fi;
+#if REPUBLISHES > 0
+			if
+			:: begins && (claim & 1) && !IS(RUN_BEGINS_AT_ONCE) ->
+				d_step { FirstOpen() };
+				d_step { TakeOpen() }
+			:: else
+			fi;
+#endif
 			if
 			:: park == 0
 			:: else ->
@@ -314,11 +378,14 @@ end_idle:
 			if
 			:: d_step { CommitClaim() }
 			:: d_step { CommitClaim(); hand = 0; in_hand = in_hand & ~BIT(_pid) } /* it does not learn of it */
-			:: d_step { Unlock(); claim = 0; park = 0; due = false }; goto killed
+			:: d_step { Unlock(); claim = 0; park = 0; due = false; known = 0 }; goto killed
 			fi
 		:: d_step { (hand & ~done) != 0 ->
 			First();
-			Check((visible & BELOW(i) & ~sent) == 0, disorder);
+			if
+			:: again & BIT(i) -> Check((again & BELOW(i) & ~resent) == 0, disorder); resent = resent | BIT(i)
+			:: else -> Check((visible & BELOW(i) & ~sent) == 0 && (resent == 0 || resent == again), disorder)
+			fi;
 			if
 			:: IS(PLAIN_SKIP_LOCKED)
 			:: else -> Check((in_hand & ~BIT(_pid)) == 0, two_publishers)
@@ -382,6 +449,25 @@ end:
 		seen_retry = 0;
 		seen_behind = 0;
 		CheckNobodyIsStuck()
+	}
+}
+#endif
+
+#if REPUBLISHES > 0
+/* postbox.republish: a statement, and its commit. What is published in between is not in the run. */
+active proctype Republisher()
+{
+	byte seen = 0;
+end:
+	d_step { published != 0 -> seen = published };
+	d_step {
+		again = seen;
+		published = published & ~seen;
+		behind = behind | (seen & ~1);
+		retry = retry | 1;
+		tried = tried & ~seen;
+		begins = true;
+		seen = 0
 	}
 }
 #endif

@@ -115,6 +115,11 @@ my @calls = (
 				"SELECT * FROM postbox.publication_status", "SELECT * FROM postbox.expired_event",
 				"SELECT * FROM postbox.paused_keys",
 				"SELECT postbox.redrive('app.$_'), postbox.discard('app.$_', '550e8400-e29b-41d4-a716-446655440000')",
+				"SELECT postbox.republish('$_'), postbox.cancel_republish('$_'), postbox.count_republished('$_'), postbox.remove_republished('$_')",
+				"SELECT postbox.republish_events('$_', NULL, NULL, NULL, NULL, true, 1, NULL), postbox.event_state('app.$_', '550e8400-e29b-41d4-a716-446655440002', NULL)",
+				"SELECT postbox.republish_filter('a', 'b', 'c'), postbox.republish_step(o, p, NULL, NULL, NULL, NULL, true, 1, 0), "
+				  . ($_ eq 'log' ? 'postbox.republish_log' : 'postbox.republish_table') . '(o, p, NULL, NULL, NULL, NULL, true, 1, 0), ' . ($_ eq 'log' ? 'postbox.log_event_state' : 'postbox.table_event_state')
+				  . "(o, '550e8400-e29b-41d4-a716-446655440002', NULL) FROM postbox.outbox o, postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) '$_' AND p.outbox OPERATOR(pg_catalog.=) o.relation",
 				"SELECT postbox.redrive_events('app.$_', NULL), postbox.discard_event('app.$_', '550e8400-e29b-41d4-a716-446655440001')",
 				"SELECT postbox.purge_outbox('app.$_'), postbox.purge_events('app.$_', 10)",
 				"SELECT postbox.show_paused_keys('app.$_'), postbox.outbox_paused_keys('app.$_'), postbox.require_outbox('app.$_'), postbox.code_of_users('app.$_')",
@@ -131,6 +136,7 @@ my @calls = (
 	q{UPDATE app.changed SET id = id OPERATOR(pg_catalog.+) 2},
 	q{DELETE FROM app.changed},
 	q{SELECT postbox.drop_change_triggers('app.changed')},
+	q{SELECT postbox.wait_published(e.id, '0', 'app.log') FROM app.log e LIMIT 1},
 	q{CREATE TABLE app.filled (id pg_catalog.int4 PRIMARY KEY, at pg_catalog.timestamptz)},
 	q{INSERT INTO app.filled VALUES (1, '2026-01-01'), (2, NULL)},
 	q{CREATE FUNCTION app.filled_json(f app.filled) RETURNS pg_catalog.json LANGUAGE sql SET search_path = pg_catalog RETURN pg_catalog.row_to_json(f)},

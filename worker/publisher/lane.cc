@@ -145,6 +145,7 @@ void Lane::Maintain(Moment now, bool leaving) {
     Transaction transaction("postbox: maintaining an outbox");
     transaction.Limit(publication_.outbox, tenant_->TimeOf(limit_));
     transaction.Run([&] { source_->Maintain(leaving, &transaction); });
+    if (transaction.committed()) AnnouncePublished();
   } catch (const PostgresError& error) {
     tenant_->ChargeFailure(begin, limit_);
     source_->RollBack(Reason(error));

@@ -140,6 +140,7 @@ bool LaneResults::Store(Moment now, std::span<const EventPointer> part, bool lea
       judgement_.lost = !source_->Settle(part, &transaction) || judgement_.lost;
       if (last) effect = StoreVerdict(leaving, &transaction);
     });
+    if (transaction.committed()) AnnouncePublished();
   } catch (const PostgresError& error) {
     tenant_->ChargeFailure(begin, limit_);
     FailedToStore(now, part.size(), error, leaving);

@@ -121,7 +121,7 @@ Example: SELECT postbox.resume_publication('video_events');$$;
 CREATE OR REPLACE FUNCTION postbox.drop_publication(name text) RETURNS void
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.drop_publication(text) IS
-$$Drops a publication, with its position. Its events stay in the outbox.
+$$Drops a publication, with its position. Its events stay in the outbox. What `republish` has queued and is not sent yet is taken back.
 
 name: the name of the publication.
 
@@ -147,7 +147,8 @@ COMMENT ON FUNCTION postbox.outbox_problem(postbox.outbox) IS 'Internal: what is
 -- Counted with the rights of the current user. An outbox that cannot be counted does not hide or delay the others: an error becomes
 -- `problem`, and a table that is locked, or whose reading may run code of users, is not counted.
 CREATE OR REPLACE FUNCTION postbox.publication_backlog(publication text,
-    OUT ready bigint, OUT parked bigint, OUT delayed bigint, OUT expired bigint, OUT oldest_ready interval, OUT oldest_parked interval, OUT problem text, OUT broken boolean)
+    OUT ready bigint, OUT parked bigint, OUT delayed bigint, OUT expired bigint, OUT oldest_ready interval, OUT oldest_parked interval, OUT problem text, OUT broken boolean,
+    OUT republishing bigint)
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
     SET lock_timeout = '100ms'
@@ -172,6 +173,7 @@ BEGIN
     ready := counted.ready;
     parked := counted.parked;
     delayed := counted.delayed;
+    republishing := CASE WHEN parked > 0 THEN postbox.count_republished(publication) ELSE 0 END;
     IF counted.has_foreign THEN
         SELECT * INTO other FROM postbox.foreign_backlog(registered.relation, publication);
         ready := ready + other.unread;
@@ -193,10 +195,10 @@ BEGIN
     problem := nullif(concat_ws('; ', problem, expiry.problem), '');
 EXCEPTION
     WHEN lock_not_available THEN
-        SELECT NULL, NULL, NULL, NULL, NULL, NULL INTO ready, parked, delayed, expired, oldest_ready, oldest_parked;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO ready, parked, delayed, expired, oldest_ready, oldest_parked, republishing;
         problem := format('the backlog is not counted: %s', postbox.lock_holders(registered));
     WHEN OTHERS THEN
-        SELECT NULL, NULL, NULL, NULL, NULL, NULL, true INTO ready, parked, delayed, expired, oldest_ready, oldest_parked, broken;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, true INTO ready, parked, delayed, expired, oldest_ready, oldest_parked, republishing, broken;
         problem := format('the outbox cannot be read: %s', SQLERRM);
 END
 $$;
@@ -204,7 +206,8 @@ COMMENT ON FUNCTION postbox.publication_backlog(text) IS
     'Internal: the backlog of a publication, counted with the rights of the current user, and which rows cannot be published or why none is counted.';
 
 CREATE OR REPLACE FUNCTION postbox.show_backlog(publication text)
-    RETURNS TABLE (ready bigint, parked bigint, delayed bigint, expired bigint, oldest_ready interval, oldest_parked interval, problem text, broken boolean, last_error text)
+    RETURNS TABLE (ready bigint, parked bigint, delayed bigint, expired bigint, oldest_ready interval, oldest_parked interval, problem text, broken boolean,
+                   republishing bigint, last_error text)
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.show_backlog(text) IS
     'Internal: postbox.publication_backlog, run as the owner of the outbox, and why the publication is suspended; no rows if the caller may not see its events.';
@@ -230,7 +233,7 @@ COMMENT ON FUNCTION postbox.state_problem(text) IS 'Internal: why the failures o
 CREATE OR REPLACE FUNCTION postbox.list_publication_status()
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
                    delayed bigint, expired bigint, oldest_pending interval, oldest_ready interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
-                   "position" bigint, leases text[], sent_again_at_most bigint, sent_again_at timestamptz)
+                   "position" bigint, leases text[], sent_again_at_most bigint, sent_again_at timestamptz, republishing bigint)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 AS $$
@@ -255,7 +258,7 @@ BEGIN
               INTO state, why, retry_at, suspended_since
             FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
-        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, delayed, expired, oldest_pending, oldest_ready, last_error, "position", leases;
+        SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL INTO pending, ready, parked, delayed, expired, oldest_pending, oldest_ready, last_error, "position", leases, republishing;
         SELECT sum(s.sent_again), max(s.sent_again_at) INTO sent_again_at_most, sent_again_at FROM (SELECT l.publication, l.sent_again, l.sent_again_at FROM postbox.lane l
             UNION ALL SELECT p.publication, p.sent_again, p.sent_again_at FROM postbox.publication_state p) s WHERE s.publication = list_publication_status.publication;
         SELECT * INTO registered FROM postbox.outbox o WHERE o.relation = list_publication_status.outbox;
@@ -271,8 +274,9 @@ BEGIN
             RETURN NEXT;
             CONTINUE;
         END IF;
-        SELECT b.ready + b.parked + b.delayed, b.ready, b.parked, b.delayed, b.expired, greatest(b.oldest_ready, b.oldest_parked), b.oldest_ready, b.problem, b.broken, b.last_error
-        INTO pending, ready, parked, delayed, expired, oldest_pending, oldest_ready, problem, broken, last_error
+        SELECT b.ready + b.parked + b.delayed, b.ready, b.parked, b.delayed, b.expired, greatest(b.oldest_ready, b.oldest_parked), b.oldest_ready, b.problem, b.broken, b.last_error,
+               b.republishing
+        INTO pending, ready, parked, delayed, expired, oldest_pending, oldest_ready, problem, broken, last_error, republishing
         FROM postbox.show_backlog(publication) b;
         -- A retry that is due is under way, if there is anything to publish. Where the broker does not answer, it takes long.
         IF state <> 'retrying' AND retry_at <= clock_timestamp() AND coalesce(pending <= coalesce(parked + delayed, 0), true) THEN
@@ -326,3 +330,5 @@ COMMENT ON COLUMN postbox.publication_status.sent_again_at_most IS
     'without an answer, and what a worker may have sent after its last stored position, if it was lost or began again there: of a log with a backlog, the whole backlog. '
     'Counts are stored with the results; those of a worker that was killed before that are missing';
 COMMENT ON COLUMN postbox.publication_status.sent_again_at IS 'When the last of them were counted; NULL if there were none';
+COMMENT ON COLUMN postbox.publication_status.republishing IS
+    'How many events that postbox.republish has queued are not sent yet. They are among the parked ones. At most 100000. In a table, the first of each key may not count';

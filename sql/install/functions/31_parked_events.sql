@@ -129,7 +129,7 @@ $$;
 COMMENT ON FUNCTION postbox.remove_event(postbox.outbox, uuid) IS
     'Internal: the part of postbox.discard that removes an unpublished event and returns its key and publications; raises an error if it is being published.';
 
-CREATE OR REPLACE FUNCTION postbox.discard_event(outbox regclass, event_id uuid) RETURNS boolean
+CREATE OR REPLACE FUNCTION postbox.discard_event(outbox regclass, event_id uuid) RETURNS text[]
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
@@ -145,7 +145,7 @@ BEGIN
     END IF;
     removed := postbox.remove_event(registered, event_id);
     IF removed.keys IS NULL THEN
-        RETURN false;
+        RETURN NULL;
     END IF;
     -- A separate statement, which sees what a worker parked behind the event before it was locked here. The next event of
     -- the key is due now, and those behind it follow.
@@ -158,10 +158,11 @@ BEGIN
         $sql$, form.relation, form.free, form."of", form.key, form.sorted, form.parked)
         USING removed.publications, removed.keys;
     PERFORM postbox.wake_publishers();
-    RETURN true;
+    RETURN removed.publications;
 END
 $$;
-COMMENT ON FUNCTION postbox.discard_event(regclass, uuid) IS 'Internal: postbox.discard with the rights of the current user.';
+COMMENT ON FUNCTION postbox.discard_event(regclass, uuid) IS
+    'Internal: postbox.discard with the rights of the current user; returns the publications that would have sent the event, NULL if there is no such event.';
 
 CREATE OR REPLACE FUNCTION postbox.discard(outbox regclass, event_id uuid) RETURNS boolean
     LANGUAGE C AS 'MODULE_PATHNAME';

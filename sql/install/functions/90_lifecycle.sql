@@ -16,6 +16,7 @@ BEGIN
             DELETE FROM postbox.lane l WHERE l.publication = OLD.name;
             DELETE FROM postbox.expired_event e WHERE e.publication = OLD.name;
             DELETE FROM postbox.former_position f WHERE f.publication = OLD.name;
+            DELETE FROM postbox.discarded_outgoing d WHERE d.publication = OLD.name;
         WHEN 'inbox' THEN
             DELETE FROM postbox.subscription s WHERE s.inbox = OLD.relation;
             DELETE FROM postbox.projection p WHERE p.inbox = OLD.relation;

@@ -56,3 +56,11 @@ COMMENT ON COLUMN postbox.finding.status IS 'ok; warning: something may not work
 COMMENT ON COLUMN postbox.finding.subject IS 'The publication, table, role or setting; NULL if it is the server, or all of them';
 COMMENT ON COLUMN postbox.finding.detail IS 'What was found, and the cause';
 COMMENT ON COLUMN postbox.finding.remedy IS 'What to do; NULL if the status is ok';
+
+CREATE TYPE postbox.republished AS (events bigint, keys bigint, bytes bigint, total_events bigint, resume text);
+COMMENT ON TYPE postbox.republished IS 'The result of republish: what one call has queued, and how to go on.';
+COMMENT ON COLUMN postbox.republished.events IS 'How many events the call has queued; of a dry run, how many it would queue';
+COMMENT ON COLUMN postbox.republished.keys IS 'How many keys they have';
+COMMENT ON COLUMN postbox.republished.bytes IS 'The size of their payloads';
+COMMENT ON COLUMN postbox.republished.total_events IS 'How many events match, those of later steps included; NULL if the call has resumed';
+COMMENT ON COLUMN postbox.republished.resume IS 'The argument resume of the next step; NULL if this was the last one';

@@ -169,3 +169,19 @@ ALTER TABLE postbox.expired_event ENABLE ROW LEVEL SECURITY;
 SELECT pg_catalog.pg_extension_config_dump('postbox.expired_event', '');
 REVOKE ALL ON postbox.expired_event FROM PUBLIC;
 GRANT SELECT ON postbox.expired_event TO PUBLIC;
+
+-- A log keeps an event that was discarded, and no row of it says so.
+CREATE TABLE postbox.discarded_outgoing (
+    publication  text        NOT NULL,
+    event_id     uuid        NOT NULL,
+    discarded_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (publication, event_id)
+);
+COMMENT ON TABLE postbox.discarded_outgoing IS
+    'Internal: the events of a log that were discarded, for the retention of the outbox; republish leaves them out.';
+COMMENT ON COLUMN postbox.discarded_outgoing.publication IS 'The name of the publication';
+COMMENT ON COLUMN postbox.discarded_outgoing.event_id IS 'The id of the event';
+COMMENT ON COLUMN postbox.discarded_outgoing.discarded_at IS 'When it was discarded';
+SELECT pg_catalog.pg_extension_config_dump('postbox.discarded_outgoing', '');
+REVOKE ALL ON postbox.discarded_outgoing FROM PUBLIC;
+GRANT SELECT ON postbox.discarded_outgoing TO PUBLIC;

@@ -40,6 +40,7 @@ void Transaction::Commit() {
     ReleaseAdvisoryLocks();
   });
   begun_ = false;
+  committed_ = true;
   Pg([] {
     pgstat_report_stat(false);
     pgstat_report_activity(STATE_IDLE, nullptr);

@@ -38,6 +38,9 @@ class Transaction {
   // Begins it, with SPI connected and a snapshot, unless it has begun.
   void Begin();
 
+  // Whether it has begun and was committed.
+  bool committed() const { return committed_; }
+
   // Runs `f`, then commits what has begun; an exception aborts it. If it was cancelled because it
   // went over its limits, the exception says so.
   template <class F>
@@ -65,6 +68,7 @@ class Transaction {
   const char* const activity_;
   const Durability durability_;
   bool begun_ = false;
+  bool committed_ = false;
   Oid outbox_ = InvalidOid;
   std::chrono::milliseconds time_{0};  // 0: no limit
   bool limited_ = false;               // it has begun with a limit

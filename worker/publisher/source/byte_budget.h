@@ -28,6 +28,8 @@ class ByteBudget {
   // How large the next event may be.
   std::size_t next() const { return taken_ ? left() : std::max(bytes_, first_); }
 
+  std::size_t used() const { return used_; }
+
   void Take(std::size_t bytes) {
     used_ += bytes;
     taken_ = true;

@@ -11,7 +11,7 @@ use Postbox::Grpc;
 use Postbox::Test;
 use Test::More;
 
-our @EXPORT = qw(all_acknowledged calls_of counted messages_published sent_once follow states states_query wait_reported);
+our @EXPORT = qw(all_acknowledged calls_of counted messages_published sent_once taken_from follow states states_query wait_reported);
 
 # StatsResponse of proto/postbox/emulator/v1/faults.proto: numbers of fields.
 my %of_all = (3 => 'messages_published', 4 => 'faults_fired', 5 => 'faults_waiting');
@@ -59,6 +59,33 @@ sub sent_once
 	my $most = $expected + ($again // 0);
 	ok($sent >= $expected && ($sent <= $most || disturbed($node)), $what) or diag("$sent messages, not $expected to $most");
 	return $sent;
+}
+
+# Takes what is in a subscription, and acknowledges it: [id, key, version] of each event, in the order of arrival.
+sub taken_from
+{
+	my ($emulator, $subscription) = @_;
+	my @taken;
+	# A pull of nothing would wait. A hundred messages fit into the window of HTTP/2, and few large ones.
+	while ((counted($emulator, 'backlog') // 0) > 0)
+	{
+		my $response = grpc_call($emulator->{address}, 'google.pubsub.v1.Subscriber/Pull', protobuf_text(1, $subscription) . protobuf_number(3, 100));
+		my $done = protobuf_text(1, $subscription);
+		for my $received (map { $_->[1] } protobuf_fields($response // ''))
+		{
+			my %part = map { @$_ } protobuf_fields($received);
+			$done .= protobuf_text(2, $part{1});
+			my %attribute;
+			for my $pair (map { $_->[1] } grep { $_->[0] == 2 } protobuf_fields($part{2}))
+			{
+				my %of = map { @$_ } protobuf_fields($pair);
+				$attribute{ $of{1} } = $of{2};
+			}
+			push @taken, [ @attribute{qw(event_id aggregate_id version)} ];
+		}
+		grpc_call($emulator->{address}, 'google.pubsub.v1.Subscriber/Acknowledge', $done);
+	}
+	return @taken;
 }
 
 # How often an RPC was called; undef if the emulator does not answer.

@@ -24,6 +24,7 @@ void LogLane::BeginStep() {
 
 void LogLane::GiveBack() {
   for (const Handle handle : handed_out_) progress().Fail(handle);
+  at_end_ = false;
 }
 
 std::optional<Backlog::Read> LogLane::ReadNew(const LogTables& tables, const Backlog::Room& room,
@@ -37,11 +38,20 @@ std::optional<Backlog::Read> LogLane::ReadNew(const LogTables& tables, const Bac
     case PositionFit::kFits:
       break;
     case PositionFit::kEmptied:
+      at_end_ = true;
       return std::nullopt;
     case PositionFit::kBeginsAgain:
       BeginAgain();
   }
-  return backlog().ReadNew(moment, stored().main(), room);
+  Backlog::Read read = backlog().ReadNew(moment, stored().main(), room);
+  at_end_ = at_end_ || (read.main && !read.main->full);
+  return read;
+}
+
+std::int64_t LogLane::ParkedUpTo() const {
+  if (at_end_) return std::numeric_limits<std::int64_t>::max();
+  using Part = LaneProgress::Part;
+  return progress().read(progress().is_split() ? Part::kAhead : Part::kMain).from();
 }
 
 // What is still out is of rows that are gone: its results are ignored. What is stored says of no

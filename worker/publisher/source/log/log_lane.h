@@ -5,6 +5,7 @@
 #ifndef POSTBOX_WORKER_PUBLISHER_SOURCE_LOG_LOG_LANE_H_
 #define POSTBOX_WORKER_PUBLISHER_SOURCE_LOG_LOG_LANE_H_
 
+#include "worker/publisher/policy/parked_share.h"
 #include "worker/publisher/source/log/backlog_logic.h"
 #include "worker/publisher/source/log/log_reader.h"
 #include "worker/publisher/source/log/log_tables.h"
@@ -41,6 +42,13 @@ class LogLane {
   // for the last time, and all events up to it are published. Nothing: that is not so.
   std::optional<std::int64_t> PublishedUpTo() const;
 
+  // Up to which seq parked events may be claimed. What an earlier worker had read after the stored
+  // position it may have parked, while an earlier event of the same key was on its way. That one is
+  // read again. So until the lane has come to the end of the log, a parked event is claimed when
+  // the log has been read up to it.
+  std::int64_t ParkedUpTo() const;
+  ParkedShare& parked_share() { return parked_share_; }
+
   // When the position is to be stored, if it is within an hour. `more`: there is something else to
   // be stored with it.
   std::chrono::milliseconds StoreIn(bool more) const;
@@ -72,6 +80,8 @@ class LogLane {
   std::unique_ptr<Parts> parts_;
   Drawn drawn_;
   std::vector<Handle> handed_out_;  // in this step
+  bool at_end_ = false;             // it has come to the end of the log
+  ParkedShare parked_share_;
 };
 
 }  // namespace postbox::publisher

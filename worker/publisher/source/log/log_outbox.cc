@@ -56,6 +56,21 @@ bool SettlePublished(std::span<const EventPointer> events, LaneProgress& progres
   return known;
 }
 
+bool ClaimParked(ParkedEvents& parked, const ClaimLimits& limits, LogLane& lane, ByteBudget* budget,
+                 Events* events) {
+  if (parked.GoFirst()) {
+    return parked.Claim({limits.events, std::numeric_limits<std::int64_t>::max()}, budget, events);
+  }
+  const ParkedShare share = lane.parked_share();
+  ByteBudget part(share.Of(limits.bytes), limits.first);
+  const ParkedEvents::Room room{share.Of(limits.events), lane.ParkedUpTo()};
+  const bool more = parked.Claim(room, &part, events);
+  if (part.used() > 0) budget->Take(part.used());
+  // One that is larger than what a claim may have now goes first when there is room.
+  if (part.needed() > 0) budget->Refuse(part.needed());
+  return more;
+}
+
 }  // namespace
 
 LogOutbox::LogOutbox(Publication publication, int slice, std::shared_ptr<LaneShare> share,
@@ -209,11 +224,13 @@ void LogOutbox::ClaimSome(const ClaimLimits& limits, ClaimResult* result) {
   if (const auto again = lane_->progress().FirstAgain(limits.events)) {
     if (!again->empty()) ClaimAgain(*again, &budget, result);
   } else {
-    const bool more = parked_.Claim(limits.events, &budget, &result->events);
+    const bool more = ClaimParked(parked_, limits, *lane_, &budget, &result->events);
+    const std::size_t parked = result->events.size();
     if (result->events.size() < limits.events && !budget.refused() && !parked_.GoFirst()) {
       ClaimNew(limits, &budget, result);
+      lane_->parked_share().Found(result->events.size() - parked);
     }
-    result->more = result->more || more;
+    result->more = result->more || more || (result->events.empty() && parked_.LookAgain());
   }
   // Those that are claimed again after a failure were counted before.
   if (!failed) {

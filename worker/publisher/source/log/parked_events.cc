@@ -11,6 +11,25 @@ namespace {
 // A step of Load() reads no fewer keys, also if larger steps took too long.
 constexpr int kFewestLoadKeys = 100;
 
+std::vector<std::int64_t> SeqsBefore(const PausedKeys& known,
+                                     const std::vector<std::string>& keys) {
+  std::vector<std::int64_t> before;
+  before.reserve(keys.size());
+  for (const std::string& key : keys) before.push_back(known.Before(key));
+  return before;
+}
+
+// Drops all rows of keys to which another session has added rows since the keys were read. Whether
+// there were any.
+bool DropUnknown(const PausedKeys& known, std::vector<DueRow>* due) {
+  std::unordered_set<std::string> unknown;
+  for (const DueRow& row : *due) {
+    if (!known.contains(row.key) || row.seq <= known.Before(row.key)) unknown.insert(row.key);
+  }
+  std::erase_if(*due, [&](const DueRow& row) { return unknown.contains(row.key); });
+  return !unknown.empty();
+}
+
 }  // namespace
 
 bool ParkedEvents::Ready() {
@@ -82,15 +101,8 @@ void ParkedEvents::ForgetLoad() {
 
 // The first rows of keys.
 
-std::vector<std::int64_t> ParkedEvents::SeqsBefore(const std::vector<std::string>& keys) const {
-  std::vector<std::int64_t> before;
-  before.reserve(keys.size());
-  for (const std::string& key : keys) before.push_back(keys_.Before(key));
-  return before;
-}
-
 std::vector<ParkedHead> ParkedEvents::HeadsOf(const std::vector<std::string>& keys) {
-  return table_.queue().HeadsOf(keys, SeqsBefore(keys));
+  return table_.queue().HeadsOf(keys, SeqsBefore(keys_, keys));
 }
 
 // Moving aside.
@@ -113,7 +125,7 @@ void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
   for (const Waiting& event : events) distinct.insert(event.key);
   const std::vector<std::string> keys_of_events(distinct.begin(), distinct.end());
   const std::unordered_map<std::string, std::int64_t> held_seqs =
-      table_.queue().HoldHeadsOf(keys_of_events, SeqsBefore(keys_of_events));
+      table_.queue().HoldHeadsOf(keys_of_events, SeqsBefore(keys_, keys_of_events));
   for (const bool behind : {true, false}) {
     std::vector<std::int64_t> seqs;
     std::vector<std::string> keys;
@@ -131,36 +143,44 @@ void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
 
 // Trying again.
 
-bool ParkedEvents::Claim(std::size_t limit, ByteBudget* budget, Events* events) {
-  const bool more = ClaimDue(limit, budget, events);
+bool ParkedEvents::Claim(const Room& room, ByteBudget* budget, Events* events) {
+  const bool more = ClaimDue(room, budget, events);
   if (events->empty() && !more && outstanding() == 0 && !budget->refused()) first_ = false;
   return more;
 }
 
-bool ParkedEvents::ClaimDue(std::size_t limit, ByteBudget* budget, Events* events) {
-  if (keys_.empty()) return false;
+bool ParkedEvents::ClaimDue(const Room& room, ByteBudget* budget, Events* events) {
+  if (keys_.empty() && !table_.Look()) return false;
   if (!to_make_due_.empty()) {
     const std::vector<std::string> keys(to_make_due_.begin(), to_make_due_.end());
     to_make_due_.clear();
     table_.queue().MakeDue(HeadsOf(keys), &to_make_due_);
   }
-  free_behind_rows_ = free_behind_rows_ && table_.queue().FreeBehind(limit);
+  free_behind_rows_ = free_behind_rows_ && table_.queue().FreeBehind(room.events);
   bool more = free_behind_rows_;
-  const std::vector<DueRow> due = table_.Due(limit, keys_.KeysOnTheirWay());
+  std::vector<DueRow> due = table_.Due(room.events, keys_.KeysOnTheirWay());
   if (due.empty()) return more;
   if (blocks_) {
-    const std::vector<std::string> keys = DueKeys(due, &more);
+    const auto too_late = [&](const DueRow& row) { return row.seq > room.upto; };
+    more = std::erase_if(due, too_late) > 0 || more;
+    const std::vector<std::string> keys = DueKeys(std::move(due), &more);
     if (keys.empty()) return more;
-    Take(table_.RowsOfKeys(keys, SeqsBefore(keys), limit, budget), events);
+    Take(table_.RowsOfKeys(keys, SeqsBefore(keys_, keys), room.events, budget), room.upto, events);
   } else {
     std::vector<std::string> ids;
     for (const DueRow& row : due) ids.push_back(row.id);
-    Take(table_.RowsOfIds(ids, budget), events);
+    Take(table_.RowsOfIds(ids, budget), room.upto, events);
   }
   return more || (budget->refused() && !events->empty());
 }
 
-std::vector<std::string> ParkedEvents::DueKeys(const std::vector<DueRow>& due, bool* more) {
+std::vector<std::string> ParkedEvents::DueKeys(std::vector<DueRow> due, bool* more) {
+  if (DropUnknown(keys_, &due)) {
+    // A round that is running may have passed them.
+    round_.Stop();
+    reload_ = true;
+    *more = true;
+  }
   // In the order in which they became due, so that a key with many rows does not hold up others.
   std::vector<std::string> keys;
   std::unordered_set<std::string> distinct;
@@ -199,14 +219,15 @@ std::vector<std::string> ParkedEvents::DueKeys(const std::vector<DueRow>& due, b
   return keys;
 }
 
-void ParkedEvents::Take(Events rows, Events* events) {
+void ParkedEvents::Take(Events rows, std::int64_t upto, Events* events) {
   std::unordered_set<std::string> begun;
   std::unordered_set<std::string> ended;
   for (EventPointer& event : rows) {
     if (blocks_) {
       // A key's first row, and those that wait behind it and nothing else.
       if (ended.contains(event->key)) continue;
-      if (!begun.insert(event->key).second && event->attempts > 0) {
+      const bool later = !begun.insert(event->key).second;
+      if (event->seq > upto || (later && event->attempts > 0)) {
         ended.insert(event->key);
         continue;
       }

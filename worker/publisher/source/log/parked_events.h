@@ -23,6 +23,18 @@
 // cannot be held, it may just be deleted: then the new one is due, and Claim() puts it behind if
 // there is still an earlier one. The keys are read in steps (Ready()), and kept.
 //
+// postbox.republish adds rows of events that were published before: the first one of a key is due,
+// and the others are behind it. Rule: no row is handed out before its key is paused.
+//
+//   republish    its COMMIT makes the rows visible
+//   Claim()      finds one that is due and whose key is not known to have it. It hands out none of
+//                that key, and nothing is claimed before all keys of the table are read (Ready())
+//   before that  later events of the key that were read from the log have been handed out. They
+//                come before the run
+//   afterwards   they are put behind it as they are read
+//
+// A worker that is killed in between changes nothing: the next one begins with Reset().
+//
 // The statements are in parked_table.h. Which keys have rows, and which of these are on their way,
 // is in paused_keys_logic.h.
 //
@@ -52,7 +64,8 @@ class ParkedEvents {
   void Prepare(const LogOutboxSql& sql, const std::string& relation_name) {
     table_.Prepare(sql, relation_name);
   }
-  // Whether it is known which keys have rows, since Reset() and ReloadFirst(); reads some of them.
+  // Whether it is known which keys have rows, since Reset() and ReloadFirst(), and since rows of
+  // other keys were found; reads some of them.
   // Until then nothing may be claimed.
   bool Ready();
   // Reads them once more, some in a step, and repairs what is behind nothing.
@@ -85,9 +98,17 @@ class ParkedEvents {
   };
   void ParkBehind(const std::vector<Waiting>& events);
 
+  // What a claim may take: so many events, up to this seq if they have an order.
+  struct Room {
+    std::size_t events;
+    std::int64_t upto;
+  };
   // Appends the parked events that may be tried now, as far as the budget goes; none of a key of
   // which one is outstanding. Returns whether claiming again at once may find more.
-  bool Claim(std::size_t limit, ByteBudget* budget, Events* events);
+  bool Claim(const Room& room, ByteBudget* budget, Events* events);
+  // While no key is known to have rows, Claim() looks at most ten times a second whether another
+  // session has added some. Whether it did not look; then the next one does.
+  bool LookAgain() { return keys_.empty() && table_.LookAgain(); }
   // The result of an event of Claim().
   void Settle(const ClaimedEvent& event);
   // Deletes what was published, after the last Settle().
@@ -97,14 +118,13 @@ class ParkedEvents {
   // The next step of a round over the keys, or the first one. Whether the round has ended.
   bool Load();
 
-  std::vector<std::int64_t> SeqsBefore(const std::vector<std::string>& keys) const;
   std::vector<ParkedHead> HeadsOf(const std::vector<std::string>& keys);
 
   // The keys of which the first row is due; puts other rows that are due behind it.
-  std::vector<std::string> DueKeys(const std::vector<DueRow>& due, bool* more);
-  bool ClaimDue(std::size_t limit, ByteBudget* budget, Events* events);
+  std::vector<std::string> DueKeys(std::vector<DueRow> due, bool* more);
+  bool ClaimDue(const Room& room, ByteBudget* budget, Events* events);
   // Hands out those of each key that may be tried together.
-  void Take(Events rows, Events* events);
+  void Take(Events rows, std::int64_t upto, Events* events);
   // What is known is dropped. If that was while it was read, the next step reads less.
   void ForgetLoad();
 

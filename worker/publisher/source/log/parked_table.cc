@@ -2,9 +2,16 @@
 
 extern "C" {
 #include <storage/bufmgr.h>
+#include <storage/lmgr.h>
 }
 
 namespace postbox::publisher {
+namespace {
+
+// Deleted rows may make a look expensive.
+constexpr std::chrono::milliseconds kLookInterval(100);
+
+}  // namespace
 
 void ParkedTable::Prepare(const LogOutboxSql& sql, const std::string& name) {
   name_ = name;
@@ -32,6 +39,18 @@ bool ParkedTable::HasNoPage() const {
     table_close(relation, NoLock);
     return no_page;
   });
+}
+
+bool ParkedTable::Look() {
+  look_skipped_ = false;
+  if (!Pg([&] { return ConditionalLockRelationOid(publication_.parked, AccessShareLock); }) ||
+      HasNoPage()) {
+    return false;
+  }
+  const Moment now = SteadyNow();
+  look_skipped_ = now < look_at_;
+  if (!look_skipped_) look_at_ = After(now, kLookInterval);
+  return !look_skipped_;
 }
 
 // Moving aside.

@@ -10,6 +10,7 @@
 #include "extension/base/statement.h"
 #include "worker/publisher/delivery/parked_queue.h"
 #include "worker/publisher/policy/event_retry.h"
+#include "worker/publisher/policy/moment.h"
 #include "worker/publisher/source/event_rows.h"
 #include "worker/publisher/source/log/log_outbox_sql.h"
 #include "worker/publisher/store/publication.h"
@@ -37,6 +38,14 @@ class ParkedTable {
   // Whether it has not even a page, as that of an outbox of which nothing was ever parked. Then no
   // statement is planned to read it, for one outbox of many.
   bool HasNoPage() const;
+  // For a reader that knows of no rows: whether there may be some now. Looks at most ten times a
+  // second, and waits for no lock.
+  bool Look();
+  // Whether the last Look() came too early. Then the next one looks.
+  bool LookAgain() {
+    if (look_skipped_) look_at_ = 0;
+    return std::exchange(look_skipped_, false);
+  }
 
   // A row of the log. Returns the id, or nothing if it was there.
   std::string Park(const ClaimedEvent& event, const EventRetry& retry, const std::string& error);
@@ -47,7 +56,6 @@ class ParkedTable {
   // Rows that are due wait behind earlier ones of their keys.
   void PutBehind(const std::vector<std::string>& ids);
   void Delete(const std::vector<std::string>& ids);
-
   // The longest due first, of all keys but these.
   std::vector<DueRow> Due(std::size_t most, const std::vector<std::string>& without);
   // Key by key, in the order of seq, as far as the budget goes.
@@ -74,6 +82,8 @@ class ParkedTable {
     Statement due, rows_of_keys, rows_of_ids;
   } statements_;
   ParkedQueue queue_;
+  Moment look_at_ = 0;
+  bool look_skipped_ = false;
 };
 
 }  // namespace postbox::publisher

@@ -12,8 +12,9 @@
 // behind it: it leaves the claim index and costs nothing until the key goes on. Every other row
 // that may not be claimed is left where it is: another worker has the key.
 //
-// Why the check may be made before the row is locked: being unpublished ends once and never
-// begins again, and emitters of one key are serialised, so that everything before a visible row is
+// Why the check may be made before the row is locked: being unpublished ends once and does not
+// begin again, but for postbox.republish, of which claim_walk.h speaks; and emitters of one key are
+// serialised, so that everything before a visible row is
 // visible too. A predecessor can only disappear between the check and the lock, which refuses a
 // row that could have been claimed; none can appear. What the lock must decide is whether the row
 // itself, and those before it in this claim, are still free: a row that could not be locked takes
@@ -39,6 +40,7 @@ struct Candidate {
   std::size_t bytes = 0;            // when it is read, as far as that is known before
   std::int64_t predecessor = 0;     // its seq; 0: none
   bool predecessor_parked = false;  // waits with next_retry_at set, and is not leased
+  bool begins_run = false;          // of republished events, see claim_walk.h
 };
 
 enum class ClaimVerdict {
@@ -56,6 +58,13 @@ class ClaimSelection {
       : max_events_(max_events),
         max_bytes_(max_bytes),
         first_bytes_(std::max(max_bytes, first_bytes)) {}
+
+  // The limits from now on, for what was taken before, too.
+  void Extend(std::size_t max_events, std::size_t max_bytes) {
+    max_events_ = max_events;
+    max_bytes_ = max_bytes;
+    full_ = events_ >= max_events_ || bytes_ >= max_bytes_;
+  }
 
   // Decides over the candidates of a chunk, in the order of seq. `walk`: the chunk is the next part
   // of a walk over all rows that wait, so a key that cannot go on in it is over for this claim.
@@ -90,8 +99,8 @@ class ClaimSelection {
   bool Fits(const Candidate& candidate) const;
   void Block(const std::string& name, Key* key);
 
-  const std::size_t max_events_;
-  const std::size_t max_bytes_;
+  std::size_t max_events_;
+  std::size_t max_bytes_;
   const std::size_t first_bytes_;
   std::size_t needed_ = 0;
   std::size_t events_ = 0;

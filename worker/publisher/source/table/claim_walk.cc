@@ -16,16 +16,23 @@ constexpr int64 kSeqsOfChunk = 10'000;
 // So many leases of others are remembered until they are looked at.
 constexpr std::size_t kMostLeases = 5000;
 
+// So many of the retries that a claim may take are taken with what is behind them.
+std::size_t PartOf(std::size_t most) { return std::max<std::size_t>(most / 8, 1); }
+
 }  // namespace
 
 std::vector<ChosenRow> ClaimWalk::Choose(const ClaimLimits& limits, ClaimResult* result) {
-  Choice choice{ClaimSelection(limits.events, limits.bytes, limits.first), {}};
+  const std::size_t retries = share_.Of(limits.events);
+  Choice choice{
+      ClaimSelection(retries, share_.Of(limits.bytes), std::max(limits.bytes, limits.first)), {}};
   if (free_behind_) {
     free_behind_ = table_.queue().FreeBehind(limits.events);
     floor_.Clear();
     choice.progress = free_behind_;
   }
-  TakeRetries(limits.events, &choice);
+  TakeRetries(retries, &choice);
+  choice.selection.Extend(limits.events, limits.bytes);
+  const std::size_t retried = choice.rows.size();
 
   floor_.Look(Clock::now(), Scaled(ClaimFloor::kLookInterval));
   const bool goes_on = cursor_ != 0;
@@ -39,6 +46,7 @@ std::vector<ChosenRow> ClaimWalk::Choose(const ClaimLimits& limits, ClaimResult*
     Walk(limits.events, &choice);
     cursor_ = 0;
   }
+  share_.Found(choice.rows.size() - retried);
   result->needed = choice.selection.needed();
   // Not at the end, nothing found yet: go on at once.
   const bool goes_on_now = !walked_to_end && choice.rows.empty() && result->needed == 0;
@@ -103,16 +111,21 @@ std::optional<int64> ClaimWalk::Passed(const Candidates& candidates, bool cut, i
 }
 
 void ClaimWalk::TakeRetries(std::size_t most, Choice* choice) {
-  const Candidates due = table_.Due(most);
-  if (due.tids.empty()) return;
-  Take(due, Kind::kRetries, choice);
-  if (blocks_ && !choice->selection.full()) TakeFollowers(most, choice);
+  // What is behind a row costs less with it than by itself.
+  const EventTable::DueRows due = table_.Due(most, blocks_ ? PartOf(most) : most);
+  if (due.first.tids.empty()) return;
+  Take(due.first, Kind::kRetries, choice);
+  if (!blocks_ || choice->selection.full()) return;
+  TakeFollowers(most, choice);
+  if (!due.rest.tids.empty() && !choice->selection.full()) Take(due.rest, Kind::kRetries, choice);
 }
 
 void ClaimWalk::TakeFollowers(std::size_t most, Choice* choice) {
   std::unordered_map<std::string, int64> last;
   for (const ChosenRow& row : choice->rows) last[row.key] = std::max(last[row.key], row.seq);
-  if (!last.empty()) Take(table_.Followers(last, most), Kind::kFollowers, choice);
+  if (last.empty()) return;
+  const std::size_t each = std::max<std::size_t>(most / last.size(), 1);
+  Take(table_.Followers(last, most, each), Kind::kFollowers, choice);
 }
 
 void ClaimWalk::Take(const Candidates& candidates, Kind kind, Choice* choice) {
@@ -128,10 +141,11 @@ void ClaimWalk::Take(const Candidates& candidates, Kind kind, Choice* choice) {
       kind == Kind::kFollowers ? table_.LockBehind(wanted) : table_.Lock(wanted);
   std::unordered_set<int64> locked;
   for (const auto& [seq, tid] : tid_of) locked.insert(seq);
+  if (kind == Kind::kRetries && blocks_) BeginRuns(candidates, verdicts, &locked);
   choice->selection.Locked(candidates.rows, locked, &verdicts);
 
   std::vector<ItemPointerData> behind;
-  std::vector<std::string> behind_keys;
+  std::vector<const Candidate*> behind_rows;
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const Candidate& candidate = candidates.rows[i];
     if (verdicts[i] == ClaimVerdict::kClaim) {
@@ -142,20 +156,62 @@ void ClaimWalk::Take(const Candidates& candidates, Kind kind, Choice* choice) {
       choice->progress = true;
     } else if (verdicts[i] == ClaimVerdict::kPark) {
       behind.push_back(tid_of.at(candidate.seq));
-      behind_keys.push_back(candidate.key);
+      behind_rows.push_back(&candidate);
     }
   }
-  if (PutBehind(behind_keys, behind)) choice->progress = true;
+  if (PutBehind(behind_rows, behind)) choice->progress = true;
 }
 
-bool ClaimWalk::PutBehind(const std::vector<std::string>& keys,
+void ClaimWalk::BeginRuns(const Candidates& candidates, const std::vector<ClaimVerdict>& verdicts,
+                          std::unordered_set<int64>* locked) {
+  std::unordered_map<std::string, int64> runs;
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const Candidate& row = candidates.rows[i];
+    if (verdicts[i] == ClaimVerdict::kClaim && row.begins_run && locked->contains(row.seq)) {
+      runs.emplace(row.key, row.seq);
+    }
+  }
+  if (runs.empty()) return;
+  std::unordered_set<std::string> must_wait;
+  std::vector<EventTable::OpenRow> free;
+  std::vector<ItemPointerData> tids;
+  for (const EventTable::OpenRow& row : table_.FirstOpen(runs)) {
+    if (row.leased) {
+      must_wait.insert(row.key);
+    } else {
+      free.push_back(row);
+      tids.push_back(row.tid);
+    }
+  }
+  if (!tids.empty()) {
+    const std::unordered_map<int64, ItemPointerData> held = table_.Lock(tids);
+    std::vector<ItemPointerData> behind;
+    for (const EventTable::OpenRow& row : free) {
+      const auto found = held.find(row.seq);
+      if (found == held.end()) {
+        must_wait.insert(row.key);
+      } else {
+        behind.push_back(found->second);
+      }
+    }
+    table_.queue().PutBehind(behind);
+  }
+  for (const auto& [key, seq] : runs) {
+    if (must_wait.contains(key)) locked->erase(seq);
+  }
+}
+
+bool ClaimWalk::PutBehind(const std::vector<const Candidate*>& candidates,
                           const std::vector<ItemPointerData>& rows) {
   if (rows.empty()) return false;
-  const std::unordered_set<std::string> distinct(keys.begin(), keys.end());
+  std::unordered_set<std::string> distinct;
+  for (const Candidate* candidate : candidates) distinct.insert(candidate->key);
   const auto held = table_.queue().HoldHeadsOf({distinct.begin(), distinct.end()});
   std::vector<ItemPointerData> behind;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (held.contains(keys[i])) behind.push_back(rows[i]);
+    // What was in front of it may be gone by now.
+    const auto head = held.find(candidates[i]->key);
+    if (head != held.end() && head->second < candidates[i]->seq) behind.push_back(rows[i]);
   }
   table_.queue().PutBehind(behind);
   return !behind.empty();

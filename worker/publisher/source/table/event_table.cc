@@ -7,6 +7,19 @@
 #include "worker/publisher/source/row_security.h"
 
 namespace postbox::publisher {
+namespace {
+
+std::pair<std::vector<std::string>, std::vector<int64>> KeysAndSeqs(
+    const std::unordered_map<std::string, int64>& seq_of) {
+  std::pair<std::vector<std::string>, std::vector<int64>> lists;
+  for (const auto& [key, seq] : seq_of) {
+    lists.first.push_back(key);
+    lists.second.push_back(seq);
+  }
+  return lists;
+}
+
+}  // namespace
 
 EventTable::EventTable(const Publication& publication, const std::string& topic,
                        const Ordering& ordering, const std::string& lock_token)
@@ -43,8 +56,9 @@ void EventTable::Prepare(const TableOutboxSql& sql) {
   s.waiting = FilteredStatement(publication_, sql.waiting,
                                 {INT8ARRAYOID, INT8ARRAYOID, INT4OID, TEXTARRAYOID, TEXTOID});
   s.due = FilteredStatement(publication_, sql.due, {INT4OID});
-  s.followers =
-      FilteredStatement(publication_, sql.followers, {TEXTARRAYOID, INT8ARRAYOID, INT4OID});
+  s.followers = FilteredStatement(publication_, sql.followers,
+                                  {TEXTARRAYOID, INT8ARRAYOID, INT4OID, INT4OID});
+  s.first_open = FilteredStatement(publication_, sql.first_open, {TEXTARRAYOID, INT8ARRAYOID});
   s.next_waiting = Statement(sql.next_waiting, {INT8ARRAYOID, INT8ARRAYOID, TEXTOID});
   s.lock = Statement(sql.lock, {kTids});
   s.lock_behind = Statement(sql.lock_behind, {kTids});
@@ -75,7 +89,7 @@ EventTable::Read EventTable::Waiting(const ClaimFloor::Ranges& ranges, std::size
       {Int64ArrayValue(ranges.after), Int64ArrayValue(ranges.upto),
        Int32GetDatum(static_cast<int32>(most)), keys, TextValue(lock_token_)});
   const auto took = std::chrono::steady_clock::now() - start;
-  return {ReadCandidates(rows), rows == most,
+  return {ReadCandidates(0, rows, false), rows == most,
           std::chrono::duration_cast<std::chrono::milliseconds>(took)};
 }
 
@@ -88,20 +102,20 @@ std::optional<int64> EventTable::NextWaiting(const ClaimFloor::Ranges& ranges) {
   return Int64Column(0, 1);
 }
 
-Candidates EventTable::Due(std::size_t most) {
-  return ReadCandidates(statements_.due.Run({Int32GetDatum(static_cast<int32>(most))}));
+EventTable::DueRows EventTable::Due(std::size_t most, std::size_t first) {
+  const uint64 rows = statements_.due.Run({Int32GetDatum(static_cast<int32>(most))});
+  if (rows == 0) return {};
+  CheckColumn(relation_, 7, BOOLOID);
+  const uint64 middle = std::min<uint64>(rows, first);
+  return {ReadCandidates(0, middle, true), ReadCandidates(middle, rows, true)};
 }
 
 Candidates EventTable::Followers(const std::unordered_map<std::string, int64>& last,
-                                 std::size_t most) {
-  std::vector<std::string> keys;
-  std::vector<int64> seqs;
-  for (const auto& [key, seq] : last) {
-    keys.push_back(key);
-    seqs.push_back(seq);
-  }
-  const uint64 rows = statements_.followers.Run(
-      {TextArrayValue(keys), Int64ArrayValue(seqs), Int32GetDatum(static_cast<int32>(most))});
+                                 std::size_t most, std::size_t most_of_key) {
+  const auto [keys, seqs] = KeysAndSeqs(last);
+  const uint64 rows = statements_.followers.Run({TextArrayValue(keys), Int64ArrayValue(seqs),
+                                                 Int32GetDatum(static_cast<int32>(most)),
+                                                 Int32GetDatum(static_cast<int32>(most_of_key))});
   CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID});
   CheckColumn(relation_, 6, BOOLOID);
   Candidates candidates;
@@ -119,6 +133,19 @@ Candidates EventTable::Followers(const std::unordered_map<std::string, int64>& l
   return candidates;
 }
 
+std::vector<EventTable::OpenRow> EventTable::FirstOpen(
+    const std::unordered_map<std::string, int64>& after) {
+  const auto [keys, seqs] = KeysAndSeqs(after);
+  const uint64 rows = statements_.first_open.Run({TextArrayValue(keys), Int64ArrayValue(seqs)});
+  CheckColumns(relation_, {TEXTOID, INT8OID, TIDOID, BOOLOID});
+  std::vector<OpenRow> open;
+  for (uint64 row = 0; row < rows; ++row) {
+    open.push_back(
+        {TextColumn(row, 1), Int64Column(row, 2), TidColumn(row, 3), BoolColumn(row, 4)});
+  }
+  return open;
+}
+
 void EventTable::AddCandidate(uint64 row, Candidates* candidates) const {
   Candidate candidate;
   candidate.seq = Int64Column(row, 2);
@@ -131,17 +158,17 @@ void EventTable::AddCandidate(uint64 row, Candidates* candidates) const {
   candidates->rows.push_back(std::move(candidate));
 }
 
-Candidates EventTable::ReadCandidates(uint64 rows) const {
+Candidates EventTable::ReadCandidates(uint64 begin, uint64 end, bool due) const {
   Candidates candidates;
-  if (rows == 0) return candidates;
+  if (begin == end) return candidates;
   CheckColumns(relation_, {TIDOID, INT8OID, TEXTOID});
   CheckColumn(relation_, 6, INT8OID);
-  candidates.rows.reserve(rows);
-  candidates.tids.reserve(rows);
+  candidates.rows.reserve(end - begin);
+  candidates.tids.reserve(end - begin);
   // Retries come in the order of their time.
   std::vector<std::pair<int64, uint64>> order;  // seq, row
-  order.reserve(rows);
-  for (uint64 row = 0; row < rows; ++row) order.emplace_back(Int64Column(row, 2), row);
+  order.reserve(end - begin);
+  for (uint64 row = begin; row < end; ++row) order.emplace_back(Int64Column(row, 2), row);
   std::sort(order.begin(), order.end());
   for (const auto& [seq, row] : order) {
     if (IsNull(row, 6)) {
@@ -154,6 +181,7 @@ Candidates EventTable::ReadCandidates(uint64 rows) const {
     const int64 predecessor = Int64Column(row, 6);
     candidate.predecessor = predecessor < 0 ? -predecessor : predecessor;
     candidate.predecessor_parked = predecessor < 0;
+    candidate.begins_run = due && BoolColumn(row, 7);
   }
   return candidates;
 }

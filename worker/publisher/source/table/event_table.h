@@ -65,10 +65,22 @@ class EventTable {
                const std::vector<std::string>& without);
   // The first seq in these ranges that waits, of any type.
   std::optional<int64> NextWaiting(const ClaimFloor::Ranges& ranges);
-  // Parked rows whose time has come.
-  Candidates Due(std::size_t most);
+  // Parked rows whose time has come, the longest due first.
+  struct DueRows {
+    Candidates first, rest;
+  };
+  DueRows Due(std::size_t most, std::size_t first);
   // What is behind the row of each key that has this seq, and behind nothing else.
-  Candidates Followers(const std::unordered_map<std::string, int64>& last, std::size_t most);
+  Candidates Followers(const std::unordered_map<std::string, int64>& last, std::size_t most,
+                       std::size_t most_of_key);
+  // The first row of each key behind this seq that is leased, or that a claim could take.
+  struct OpenRow {
+    std::string key;
+    int64 seq;
+    ItemPointerData tid;
+    bool leased;
+  };
+  std::vector<OpenRow> FirstOpen(const std::unordered_map<std::string, int64>& after);
   // Locks rows of Waiting() and Due(), or of Followers(), without waiting for anyone. Returns where
   // those are that it could lock, by seq.
   std::unordered_map<int64, ItemPointerData> Lock(const std::vector<ItemPointerData>& rows);
@@ -99,8 +111,8 @@ class EventTable {
 
  private:
   void Prepare(const TableOutboxSql& sql);
-  // The candidates in SPI_tuptable, with their predecessors.
-  Candidates ReadCandidates(uint64 rows) const;
+  // The candidates in rows of SPI_tuptable, with their predecessors. `due`: they are of Due().
+  Candidates ReadCandidates(uint64 begin, uint64 end, bool due) const;
   // The one in a row, without its predecessor.
   void AddCandidate(uint64 row, Candidates* candidates) const;
   std::unordered_map<int64, ItemPointerData> RunLock(Statement* lock,
@@ -114,7 +126,7 @@ class EventTable {
   std::size_t max_payload_ = 0;  // of a row that may be an event
   ParkedQueue queue_;
   struct {
-    FilteredStatement waiting, due, followers;
+    FilteredStatement waiting, due, followers, first_open;
     Statement next_waiting, lock, lock_behind, lease, park_unreadable;
     Statement confirm_at, confirm, expire, release, release_behind, park, park_seq;
     Statement leases, take_over, any_behind;

@@ -46,6 +46,11 @@ constexpr std::string_view kRanges = " FROM unnest($1, $2) AS g(after, upto) CRO
 constexpr std::string_view kDueAgain =
     "next_retry_at = CASE WHEN next_retry_at = '-infinity' THEN now() ELSE next_retry_at END";
 
+// postbox.republish has queued it, and no worker has had it or made it due since.
+constexpr std::string_view kBeginsRun =
+    "c.publish_attempts = 0 AND c.locked_at IS NOT NULL AND "
+    "coalesce(c.last_error = 'queued by postbox.republish', false)";
+
 constexpr std::string_view kFree = "lock_token = NULL, locked_at = NULL";
 // Leases that have run out, and those whose time means nothing. (Clocks differ, and are set back.)
 constexpr std::string_view kOld = "c.locked_at < now() - make_interval(secs => $3)";
@@ -68,6 +73,7 @@ class Templates {
     return publisher::Fill(text, {{"table", relation_},
                                   {"columns", Candidate(Predecessor(types))},
                                   {"columns_or_lease", Candidate(OfUnleased(types))},
+                                  {"begins_run", kBeginsRun},
                                   {"unleased", kUnleased},
                                   {"behind", kBehind},
                                   {"ours", kOurs},
@@ -159,7 +165,8 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "SELECT w.seq" + ranges + "SELECT c.seq" + waits +
       " AND (c.lock_token IS NULL OR c.lock_token <> $3) ORDER BY c.seq LIMIT 1) AS w LIMIT 1");
   sql->due = templates.Fill(
-      "SELECT {columns} FROM {table} c WHERE c.published_at IS NULL AND c.lock_token IS NULL "
+      "SELECT {columns}, {begins_run} FROM {table} c WHERE c.published_at IS NULL AND c.lock_token "
+      "IS NULL "
       "AND c.next_retry_at > '-infinity' AND c.next_retry_at <= now(){type_c} "
       "ORDER BY c.next_retry_at LIMIT $1",
       "2");
@@ -169,8 +176,15 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "f.{payload_name} AS payload, f.{attributes_name} AS attributes, "
       "f.next_retry_at = 'infinity' AND f.publish_attempts = 0 AS behind FROM "
       "{table} f WHERE {key_f} = k.key AND f.seq > k.after "
-      "AND f.published_at IS NULL{type_f} ORDER BY {key_f}, f.seq LIMIT $3) AS f LIMIT $3",
-      "4");
+      "AND f.published_at IS NULL{type_f} ORDER BY {key_f}, f.seq LIMIT $4) AS f LIMIT $3",
+      "5");
+  sql->first_open = templates.Fill(
+      "SELECT k.key, f.seq, f.tid, f.leased FROM unnest($1, $2) AS k(key, after) CROSS JOIN "
+      "LATERAL (SELECT f.seq, f.ctid AS tid, f.lock_token IS NOT NULL AS leased FROM {table} f "
+      "WHERE {key_f} = k.key AND f.seq > k.after AND f.published_at IS NULL{type_f} "
+      "AND CASE WHEN f.next_retry_at IS NULL THEN true ELSE f.next_retry_at <= now() END "
+      "ORDER BY {key_f}, f.seq LIMIT 1) AS f",
+      "3");
   sql->lock_behind = templates.Fill(
       "SELECT seq, ctid FROM {table} WHERE ctid = ANY($1) AND CASE WHEN {unleased} "
       "THEN {behind} ELSE false END FOR UPDATE SKIP LOCKED");

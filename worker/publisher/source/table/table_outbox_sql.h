@@ -27,13 +27,17 @@ struct TableOutboxSql {
   std::string waiting;
   // The seq of the first such row, of any type. $1, $2 as above; $3 text: our own lock token.
   std::string next_waiting;
-  // The rows of `waiting` that are parked and whose time has come, in the order of their time. $1
-  // int: at most; $2 text[]: aggregate types.
+  // The rows of `waiting` that are parked and whose time has come, in the order of their time, and
+  // whether each begins a run of republished events. $1 int: at most; $2 text[]: aggregate types.
   std::string due;
   // The unpublished rows of keys behind a row of each, in the order of seq. $1 text[]: keys; $2
-  // bigint[]: that row's seq; $3 int: at most; $4 text[]: aggregate types. Returns the
-  // same columns, but the last says whether the row waits behind a parked one.
+  // bigint[]: that row's seq; $3 int: at most; $4 int: of a key; $5 text[]: aggregate types.
+  // Returns the same columns, but the last says whether the row waits behind a parked one.
   std::string followers;
+  // The first row of each key behind a row of it that is leased, or that a claim could take: key,
+  // seq, ctid, and whether it is leased. $1 text[]: keys; $2 bigint[]: seqs; $3 text[]: aggregate
+  // types.
+  std::string first_open;
   // Locks those that do. $1 tid[]. Returns seq and ctid.
   std::string lock_behind;
   // Locks rows that still wait or are due, without waiting for anyone. $1 tid[]. Returns seq and
