@@ -39,6 +39,7 @@ BENCHES = {  # and the module of each, of which one is loaded
     "soak": "soak",
     "counts": "counts",
     "tenants": "tenants",
+    "audit": "auditing",
     "cost": "cost",
 }
 # What is not in `all`: soak has no ratios, counts has limits (bench/lib/limits.py), both have tests.

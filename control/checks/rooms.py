@@ -78,7 +78,7 @@ EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/e
 AUTH, BROKER = 'worker/emulator/auth', 'worker/emulator/broker'
 REQUEST_RULES, SUBSCRIPTION = 'worker/emulator/rules', 'worker/emulator/subscription'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
-PROVISION, COMPLETION = 'worker/cli/provision', 'worker/cli/completion'
+PROVISION, COMPLETION, AUDIT = 'worker/cli/provision', 'worker/cli/completion', 'worker/cli/audit'
 
 # What both kinds of outbox are made of.
 OF_SOURCES = (DELIVERY, SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, TRUST, SHARED)
@@ -122,8 +122,9 @@ ROOMS = {
     DOCTOR: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json')),
     ADMIN: Room((WORKER_BASE, CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json', 'system')),
     PROVISION: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json', 'YAML', 'system')),
+    AUDIT: Room((CLI_BASE, PULLER), ('json', 'system')),
     COMPLETION: Room((), ('CLI11',)),
-    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
+    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -135,7 +136,7 @@ MODULES = {
     'postbox_worker.so': (*PLAIN, *OF_SOURCES, f'{SOURCE}/log', f'{SOURCE}/table', PUBLISHER, PUBSUB, CLIENT_AUTH,
                           PUBLISH, PULL),
     'postbox': (*PLAIN, WORKER_BASE, PUBSUB, CLIENT_AUTH, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
-                SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, COMPLETION, 'worker/cli'),
+                SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, COMPLETION, 'worker/cli'),
 }
 
 

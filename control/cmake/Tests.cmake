@@ -57,6 +57,7 @@ unit_test(emulator_test ROOMS worker/emulator worker/emulator/rules worker/emula
           worker/emulator/auth worker/emulator/broker LINK postbox_emulator)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
 unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
+unit_test(audit_test ROOMS worker/cli/audit LINK postbox_audit)
 unit_test(publisher_test ROOMS ${publisher_rooms} LINK publisher_logic postbox_pubsub)
 
 # A server that closes its connections five times a second is no trouble beside busy loops. But where the machine has so much to do that a request
@@ -126,7 +127,7 @@ set(system_test_needs stage postbox_bench counting_server bare_publish bare_pull
 foreach(name neighbours torture soak tenants)
   system_test(bench.${name} ${CMAKE_SOURCE_DIR}/bench/smoke ${name})
 endforeach()
-system_test(bench.database ${CMAKE_SOURCE_DIR}/bench/smoke drain backlog status wal held-transaction emit changes backfill republish wait cost)
+system_test(bench.database ${CMAKE_SOURCE_DIR}/bench/smoke drain backlog status wal held-transaction emit changes backfill republish wait cost audit)
 system_test(bench.publishing ${CMAKE_SOURCE_DIR}/bench/smoke publish pull parked latency fairness)
 system_test(bench.far ${CMAKE_SOURCE_DIR}/bench/smoke publish apply --round-trip 20)
 system_test(bench.counts ${CMAKE_SOURCE_DIR}/bench/run counts --compare)

@@ -143,4 +143,13 @@ void EventBinder::BindRest(const InboxEvent& event, PayloadJson* payload, BoundV
   watch_.Note(event.event_type, *payload, bound->fields);
 }
 
+BoundValues EventBinder::BindAll(const InboxEvent& event, PayloadJson* payload) {
+  BoundValues bound = BindKey(event, payload);
+  Bind(event, payload, key_size_ + 1, columns_.size(), &bound);
+  for (size_t i = key_size_ + 1; i < columns_.size(); ++i) {
+    if (columns_[i].source.event_field == EventField::kAttributes) bound.present[i] = '0';
+  }
+  return bound;
+}
+
 }  // namespace postbox

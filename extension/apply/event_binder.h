@@ -24,6 +24,9 @@ class EventBinder {
   // written. Throws if the event has no value for a column of the key, or no positive version.
   BoundValues BindKey(const InboxEvent& event, PayloadJson* payload);
   void BindRest(const InboxEvent& event, PayloadJson* payload, BoundValues* bound);
+  // The values of an event that is compared and not applied, so that its fields are not counted.
+  // Without those from $attributes: attributes are added on the way.
+  BoundValues BindAll(const InboxEvent& event, PayloadJson* payload);
 
   // Whether the relation is that of a composite type of a column: it may get another shape.
   bool DependsOn(Oid relation) const;

@@ -50,6 +50,15 @@ Outcome Projection::Noted(const InboxEvent& event, Outcome outcome) {
   return outcome;
 }
 
+RowDifference Projection::Compare(const InboxEvent& event, PayloadJson* payload, bool deletes) {
+  if (!deletes) return rows_.Compare(binder_.BindAll(event, payload), event.version());
+  RowDifference found;
+  if (rows_.FindStored(binder_.BindKey(event, payload), &found.stored)) {
+    found.problem = found.stored > event.version() ? "newer" : "present";
+  }
+  return found;
+}
+
 bool Projection::TakesSetWith(const InboxEvent& event) const {
   return set_ != nullptr && !keeps_tombstones_ && (key_has_type_ || types_->Knows(event));
 }

@@ -62,6 +62,10 @@ class Projection {
   // is allocated is in the current memory context.
   Outcome Apply(const InboxEvent& event, PayloadJson* payload, bool deletes);
 
+  // What differs between the row and what the event has written there, if it is the last one of its
+  // key. It changes nothing.
+  RowDifference Compare(const InboxEvent& event, PayloadJson* payload, bool deletes);
+
   // The same in steps, for events that are written together (event_set.h). `set` is nullptr if the
   // target does not take sets, see set_target.h.
   RowSet* set() const { return set_.get(); }

@@ -22,6 +22,7 @@ TargetRows::TargetRows(Oid target, const ProjectionColumns& columns)
       name_(columns.target_name),
       primary_key_(columns.primary_key),
       code_(target),
+      columns_(columns.Names()),
       version_{columns.version().number, columns.version().type},
       writes_(columns.Sql(code_.writes), TypesOf(columns, columns.columns.size())) {
   for (size_t i = 0; i < columns.key_size; ++i) {
@@ -122,6 +123,30 @@ bool TargetRows::DeleteAny(const BoundValues& row) {
 
 bool TargetRows::FindStored(const BoundValues& key, int64* version) {
   return stored_version_.RunForInt64(key.values.data(), key.nulls.data(), version);
+}
+
+RowDifference TargetRows::Compare(const BoundValues& row, int64 version) {
+  const std::shared_ptr<WriteStatements::OfRow> statements = writes_.For(row.present);
+  RowDifference found;
+  if (statements->difference.Run(row.values.data(), row.nulls.data()) == 0) {
+    found.problem = "missing";
+    return found;
+  }
+  found.stored = Int64Column(0, 1);
+  if (found.stored != version) {
+    found.problem = found.stored < version ? "older" : "newer";
+  } else if (code_.writes) {
+    found.problem = "unchecked";
+    found.details = {"a trigger or rule of " + name_ + " may change what is written"};
+  } else {
+    int result = 1;
+    for (size_t i = key_.size() + 1; i < columns_.size(); ++i) {
+      if (row.present[i] == '1' && BoolColumn(0, ++result)) found.details.push_back(columns_[i]);
+    }
+    if (!found.details.empty()) found.problem = "differs";
+  }
+  FreeRows();
+  return found;
 }
 
 bool TargetRows::FindStoredNow(const BoundValues& key, int64* version) {

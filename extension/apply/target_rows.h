@@ -27,6 +27,12 @@
 
 namespace postbox {
 
+struct RowDifference {
+  const char* problem = nullptr;     // nullptr if nothing differs; see postbox.audit_rows
+  int64 stored = 0;                  // the version of the row
+  std::vector<std::string> details;  // the columns that differ, or why they are not compared
+};
+
 class TargetRows {
  public:
   // Needs SPI.
@@ -48,6 +54,10 @@ class TargetRows {
   bool FindStoredNow(const BoundValues& key, int64* version);
   // D4: the same of a row that need not be committed, whatever policies hide.
   bool FindAny(const BoundValues& key, int64* version);
+
+  // What differs between the row with that key and the values of an event, which may leave out
+  // columns. It changes nothing.
+  RowDifference Compare(const BoundValues& row, int64 version);
 
   // Whether a trigger may keep a row that is deleted.
   bool may_keep_deleted() const { return code_.deletes; }
@@ -74,6 +84,7 @@ class TargetRows {
   const std::string name_;
   const Oid primary_key_;  // InvalidOid: no dirty read
   const RowCode code_;
+  std::vector<std::string> columns_;
   std::vector<SearchColumn> key_;  // without values
   const VersionColumn version_;
   WriteStatements writes_;

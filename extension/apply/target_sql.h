@@ -51,9 +51,24 @@ class TargetSql {
   }
   std::string DeleteAny() const { return "DELETE" + FromKey(); }
   std::string StoredVersion() const { return "SELECT " + StoredVersionColumn() + FromKey(); }
+  // The stored version, and for each other column of which `present` has '1' whether its value is
+  // another one: compared as bytes, so that no operator of a type of users is called.
+  std::string Difference(std::string_view present) const {
+    std::string differs = StoredVersionColumn();
+    for (size_t i = key_size() + 1; i < columns_.size(); ++i) {
+      if (present[i] != '1') continue;
+      differs += ", " + Record("stored." + columns_[i]) + " OPERATOR(pg_catalog.*<>) " +
+                 Record(Parameter(i));
+    }
+    return "SELECT " + differs + FromKey();
+  }
 
  private:
   static std::string Parameter(size_t column) { return "$" + std::to_string(column + 1); }
+  // Without the cast SQL compares two rows column by column.
+  static std::string Record(const std::string& value) {
+    return "ROW(" + value + ")::pg_catalog.record";
+  }
   static void Append(const std::string& part, const char* separator, std::string* list) {
     *list += (list->empty() ? "" : separator) + part;
   }

@@ -12,7 +12,11 @@ WriteStatements::WriteStatements(TargetSql sql, std::vector<Oid> types)
     : sql_(std::move(sql)),
       types_(std::move(types)),
       all_present_(types_.size(), '1'),
-      whole_(std::make_shared<OfRow>(OfRow{Statement(sql_.Upsert(all_present_), types_), {}})) {}
+      whole_(
+          std::make_shared<OfRow>(OfRow{Statement(sql_.Upsert(all_present_), types_),
+                                        {},
+                                        Statement::ByKey(sql_.Difference(all_present_), types_)})) {
+}
 
 std::shared_ptr<WriteStatements::OfRow> WriteStatements::For(const std::string& present) {
   if (present == all_present_) return whole_;
@@ -20,7 +24,8 @@ std::shared_ptr<WriteStatements::OfRow> WriteStatements::For(const std::string& 
   if (found != partial_.end()) return found->second;
   if (partial_.size() >= kMostPartial) partial_.clear();
   auto made = std::make_shared<OfRow>(OfRow{Statement(sql_.Upsert(present), types_),
-                                            Statement::ByKey(sql_.Update(present), types_)});
+                                            Statement::ByKey(sql_.Update(present), types_),
+                                            Statement::ByKey(sql_.Difference(present), types_)});
   partial_.emplace(present, made);
   return made;
 }

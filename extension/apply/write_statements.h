@@ -1,5 +1,5 @@
-// The prepared statements that write one row of a target, for each set of columns that events have
-// had values for.
+// The prepared statements that write one row of a target, or compare it, for each set of columns
+// that events have had values for.
 #ifndef POSTBOX_EXTENSION_APPLY_WRITE_STATEMENTS_H_
 #define POSTBOX_EXTENSION_APPLY_WRITE_STATEMENTS_H_
 
@@ -13,6 +13,7 @@ class WriteStatements {
   struct OfRow {
     Statement upsert;
     Statement update;  // without text if no column is absent
+    Statement difference;
   };
 
   // `types`: those of all columns.

@@ -15,32 +15,14 @@
 #include "extension/base/spi.h"
 #include "extension/base/statement.h"
 #include "extension/registry/publishing_state.h"
+#include "extension/registry/sql_as.h"
 #include "extension/shared/problem.h"
-#include "extension/trust/act_as.h"
 #include "extension/trust/may_see.h"
 #include "extension/trust/operator_role.h"
 #include "extension/trust/registrar.h"
 
 namespace postbox {
 namespace {
-
-// SPI, under a fixed search_path, as `role`; or as the caller if there is none.
-class Rights {
- public:
-  explicit Rights(std::optional<Oid> role) {
-    if (role.has_value()) role_.emplace(*role, TrustIn(*role));
-  }
-
- private:
-  SpiConnection connection_;
-  FixedSearchPath search_path_;
-  std::optional<ActAs> role_;
-};
-
-bool IsThere(Oid relation) {
-  return OidIsValid(relation) &&
-         Pg([&] { return SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)); });
-}
 
 // Whom a function acts as whose first argument is an outbox: its owner if the caller has the rights
 // of the owner, as superusers do, or is an operator where these may call.
@@ -154,7 +136,7 @@ POSTBOX_FUNCTION(redrive) {
   using namespace postbox;
   return Guarded([&] {
     Parameters parameters = OutboxAnd(UUIDOID, fcinfo);
-    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
+    const SqlAs rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
     Run("SELECT postbox.redrive_events($1, $2)", parameters);
     return Int64GetDatum(Int64Column(0, 1));
   });
@@ -168,7 +150,7 @@ POSTBOX_FUNCTION(discard) {
     const FixedSearchPath search_path;
     std::vector<std::string> publications;
     {
-      const Rights rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
+      const SqlAs rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
       Run("SELECT postbox.discard_event($1, $2)", parameters);
       if (IsNull(0, 1)) return BoolGetDatum(false);
       publications = TextArrayColumn(0, 1);
@@ -182,7 +164,7 @@ POSTBOX_FUNCTION(purge_outbox) {
   using namespace postbox;
   return Guarded([&] {
     Parameters parameters = OutboxAnd(INT4OID, fcinfo);
-    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwners));
+    const SqlAs rights(OwnerToActAs(fcinfo, Callers::kOwners));
     Run("SELECT postbox.purge_events($1, $2)", parameters);
     const int64 purged = Int64Column(0, 1);
     ForgetDiscarded(fcinfo);
@@ -197,7 +179,7 @@ POSTBOX_FUNCTION(make_partitions) {
   return Guarded([&] {
     Parameters outbox;
     outbox.AddOid(REGCLASSOID, OidArgument(fcinfo, 0, "outbox"));
-    const Rights rights(OwnerToActAs(fcinfo, Callers::kOwners));
+    const SqlAs rights(OwnerToActAs(fcinfo, Callers::kOwners));
     Run("SELECT postbox.add_missing_partitions($1)", outbox);
     return Int32GetDatum(Int32Column(0, 1));
   });
@@ -218,7 +200,7 @@ POSTBOX_FUNCTION(show_backlog) {
     const Datum values[] = {TextValue(name), error.has_value() ? TextValue(*error) : Datum{0}};
     static Statement& look =
         *new Statement("SELECT b.*, $2 FROM postbox.publication_backlog($1) b", {TEXTOID, TEXTOID});
-    const Rights owner(RelationOwner(tables.outbox));
+    const SqlAs owner(RelationOwner(tables.outbox));
     ReturnRows(fcinfo, look.Run(values, error.has_value() ? "  " : " n"));
     return Datum{0};
   });
@@ -233,7 +215,7 @@ POSTBOX_FUNCTION(show_paused_keys) {
     const Tables tables = FindTables(OidArgument(fcinfo, 0, "outbox"));
     if (!IsThere(tables.outbox)) return Datum{0};
     if (!MaySee({IsThere(tables.parked) ? tables.parked : tables.outbox})) return Datum{0};
-    const Rights owner(RelationOwner(tables.outbox));
+    const SqlAs owner(RelationOwner(tables.outbox));
     ReturnRows(fcinfo, Run("SELECT * FROM postbox.outbox_paused_keys($1)", outbox));
     return Datum{0};
   });
@@ -247,7 +229,7 @@ POSTBOX_FUNCTION(show_retention_problem) {
     const Tables tables = FindTables(OidArgument(fcinfo, 0, "outbox"));
     std::optional<Problem> problem;
     if (IsThere(tables.outbox) && MaySee({tables.outbox})) {
-      const Rights owner(RelationOwner(tables.outbox));
+      const SqlAs owner(RelationOwner(tables.outbox));
       Run("SELECT p.* FROM postbox.retention_problem($1) p", outbox);
       problem = ProblemRow();
     }

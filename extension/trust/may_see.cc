@@ -11,8 +11,6 @@ extern "C" {
 
 namespace postbox {
 
-namespace {
-
 bool MayRead(Oid relation) {
   return Pg([&] {
     const Oid caller = GetUserId();
@@ -21,8 +19,6 @@ bool MayRead(Oid relation) {
            check_enable_rls(relation, InvalidOid, true) != RLS_ENABLED;
   });
 }
-
-}  // namespace
 
 bool MaySee(std::initializer_list<Oid> tables) {
   if (IsOperator(GetUserId())) return true;

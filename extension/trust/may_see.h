@@ -6,6 +6,9 @@
 
 namespace postbox {
 
+// Whether the caller has SELECT on the table, and row security hides none of it.
+bool MayRead(Oid relation);
+
 // Whether the caller may be told what is in these tables: with SELECT on each, without row
 // security, or as an operator or monitor.
 bool MaySee(std::initializer_list<Oid> tables);

@@ -72,3 +72,7 @@ COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'Gives the parts of an outbox
 CREATE EVENT TRIGGER postbox_refuse_drop ON ddl_command_start WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION postbox.refuse_drop();
 ALTER EVENT TRIGGER postbox_refuse_drop ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'Refuses DROP EXTENSION postbox without CASCADE if there are outboxes or inboxes.';
+
+CREATE POLICY readers ON postbox.audit FOR SELECT USING ((SELECT postbox.is_operator()) OR (SELECT pg_has_role('pg_monitor', 'USAGE'))
+    OR EXISTS (SELECT FROM postbox.subscription s WHERE s.name = audit.subscription AND postbox.owns_inbox(s.inbox)));
+COMMENT ON POLICY readers ON postbox.audit IS 'The owner of the inbox, operators and members of pg_monitor see the results of audits of a subscription.';

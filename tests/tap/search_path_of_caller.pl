@@ -130,6 +130,20 @@ my @calls = (
 			)
 		} qw(log jobs adopted)),
 	q{SELECT postbox.outbox_emit('order', '1', 'order.created', '{}')},    # more than one
+	(
+		map {
+			(
+				"SELECT postbox.audit_emitted('$_', postbox.cluster_origin(), 0, '00000000-0000-0000-0000-000000000000', 1000, 10), postbox.read_emitted('$_', 0, 0, '00000000-0000-0000-0000-000000000000', 9000000000000000, 10)",
+				"SELECT postbox.audit_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', true), postbox.read_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', false), postbox.read_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', NULL)",
+				"SELECT postbox.audit_repeated_versions('$_', 10), postbox.read_repeated_versions('$_', 10)",
+				"SELECT postbox.audit_last_versions('$_', '{item.changed}', '{item}', '{i1}'), postbox.read_last_versions('$_', '{item.changed}', '{item}', '{i1}')",
+			)
+		} qw(log jobs adopted)),
+	q{SELECT postbox.emitted_form(o, 'app.log'::pg_catalog.text) FROM postbox.outbox o},
+	q{SELECT postbox.audit_history(), postbox.audit_lanes('log'), postbox.audit_withheld('log')},
+	q{SELECT postbox.audit_source(), postbox.micros(pg_catalog.now()), postbox.time_of_micros(1)},
+	q{SELECT postbox.audit_emit_again('log', id) FROM app.log WHERE aggregate_id OPERATOR(pg_catalog.=) '3'},
+	q{SELECT postbox.emit_event_again('log', id) FROM app.log WHERE aggregate_id OPERATOR(pg_catalog.=) '4'},
 	q{CREATE TABLE app.changed (id pg_catalog.int4 PRIMARY KEY, at pg_catalog.timestamptz)},
 	q{SELECT postbox.change_arguments('app.changed', NULL, '{id}', 'app.log', NULL, NULL), postbox.create_change_triggers('app.changed', outbox => 'app.log')},
 	q{INSERT INTO app.changed VALUES (1, '2026-01-01'), (2, NULL)},
@@ -195,6 +209,10 @@ my @calls = (
 	q{SELECT postbox.inbox_apply('app.inbox', 'event-2', 'order.created', 'order', '1', 2, '{"total": {}}', on_error => 'reject')},
 	q{SELECT postbox.inbox_apply('app.inbox', ROW('event-3', 'order.deleted', 'order', '1', 3, '{}', '{}', NULL)::postbox.event)},
 	q{SELECT postbox.inbox_apply_batch('app.inbox', ARRAY[ROW('event-4', 'order.created', 'order', '2', 1, '{"total": 1}', '{}', NULL)::postbox.event, ROW('event-5', 'order.created', 'order', '2', 2, '{"total": []}', '{}', NULL)::postbox.event], on_error => 'reject')},
+	q{SELECT postbox.audit_reader(), postbox.audit_received('app.inbox', '{550e8400-e29b-41d4-a716-446655440000}'), postbox.read_received('app.inbox', '{550e8400-e29b-41d4-a716-446655440000}')},
+	q{SELECT postbox.audit_arrivals('app.inbox', 0, '00000000-0000-0000-0000-000000000000', 9000000000000000, 10), postbox.read_arrivals('app.inbox', 0, '00000000-0000-0000-0000-000000000000', 9000000000000000, 10)},
+	q{SELECT postbox.audit_rows('app.inbox', ARRAY[ROW('event-4', 'order.created', 'order', '2', 1, '{"total": 1}', '{}', NULL)::postbox.event, ROW('event-3', 'order.deleted', 'order', '1', 3, '{}', '{}', NULL)::postbox.event])},
+	q{SELECT postbox.record_audit('follower', 'shop', 'incomplete', pg_catalog.now(), '{"missing": 1}', 'why')}, q{SELECT postbox.doctor_of_audits()},
 	q{SELECT postbox.wait_for_version('app.orders', '2', 1), postbox.wait_for_version('app.orders', '1', 3), postbox.wait_for_version('app.orders', '1', 9, '10ms')},
 	q{SELECT postbox.record_dead_letter('app.inbox', ROW('event-6', 'order.created', 'order', '1', 1, '{}', '{}', NULL)::postbox.event, '23502', 'no')},
 	q{SELECT postbox.redrive_dead_letter(id), postbox.owns_inbox(inbox) FROM postbox.dead_letter},

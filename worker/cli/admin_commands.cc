@@ -5,6 +5,7 @@
 
 #include "worker/cli/admin/broker_commands.h"
 #include "worker/cli/admin/screen.h"
+#include "worker/cli/audit/audit.h"
 #include "worker/cli/doctor/doctor.h"
 #include "worker/cli/provision/provision.h"
 
@@ -213,6 +214,70 @@ Command AddProvision(CLI::App* app) {
   return {provision, [options] { return RunProvision(*options); }};
 }
 
+void AddAuditRepair(CLI::App* audit, AuditOptions* options) {
+  CLI::Option* repair = audit->add_flag(
+      "--repair", options->repair,
+      "Say for each difference what a repair would do: publish missing events again, and emit the "
+      "last event of a key again if its row differs");
+  CLI::Option* execute =
+      audit->add_flag("--execute", options->execute, "Do it, and say what was done");
+  execute->needs(repair);
+  audit
+      ->add_flag("--repair-deletes", options->deletes,
+                 "Also emit a delete again if its row is still there")
+      ->needs(repair);
+}
+
+Command AddAudit(CLI::App* app) {
+  auto options = std::make_shared<AuditOptions>();
+  CLI::App* audit = app->add_subcommand(
+      "audit", "Compare what a publication has emitted with what a subscription has applied");
+  audit
+      ->add_option("--source", options->source,
+                   "Connection string or URI of the database with the publication")
+      ->required();
+  audit
+      ->add_option("--reader", options->reader,
+                   "Connection string or URI of the database with the subscription")
+      ->required();
+  audit->add_option("--publication", options->publication,
+                    "Publication (default: the only one of the source)");
+  audit->add_option("--subscription", options->subscription,
+                    "Subscription (default: the only one of the reader)");
+  audit
+      ->add_option("--state", options->state,
+                   "File that keeps what is proven, so that the next audit compares only what is "
+                   "new or unsettled (default: everything is compared)")
+      ->type_name("FILE");
+  audit->add_flag("--full", options->full, "Compare everything, and replace the file of --state");
+  audit->add_option("--since", options->since, "Leave out events that occurred before this time")
+      ->type_name("RFC3339");
+  audit
+      ->add_option("--event-type", options->event_types,
+                   "Compare only events of this type (repeatable; default: all): for a "
+                   "subscription with a filter")
+      ->type_name("TYPE");
+  audit
+      ->add_option("--grace", options->grace,
+                   "Seconds that a published event may take to arrive before it is missing")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 3600));
+  audit->add_flag("--rows,!--no-rows", options->rows,
+                  "Compare the rows of projections (the default); --no-rows leaves them out");
+  audit->add_option("--limit", options->limit, "Differences that are printed one by one")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 100000));
+  audit->add_flag("--record", options->record, "Store the result in postbox.audit of the reader");
+  AddAuditRepair(audit, options.get());
+  audit->add_flag("--json", options->json, "Print one JSON object instead of text");
+  audit->footer(
+      "Exit status: 0 if nothing differs, 1 if something could not be compared, 2 if the command "
+      "line is wrong, 3 if something differs.\n\n"
+      "Example:\n"
+      "  postbox audit --source \"host=db dbname=shop\" --reader \"host=db dbname=search\"");
+  return {audit, [options] { return RunAudit(*options); }};
+}
+
 void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
   CLI::App* snapshot = app->add_subcommand(
       "snapshot", "Create or delete a snapshot of the acknowledgements of a subscription");
@@ -252,9 +317,9 @@ void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
 }  // namespace
 
 std::vector<Command> AddAdminCommands(CLI::App* app) {
-  std::vector<Command> commands = {AddDoctor(app), AddStatus(app),        AddTop(app),
-                                   AddTopics(app), AddSubscriptions(app), AddPublish(app),
-                                   AddTail(app),   AddSeek(app),          AddProvision(app)};
+  std::vector<Command> commands = {
+      AddDoctor(app),  AddStatus(app), AddTop(app),  AddTopics(app),    AddSubscriptions(app),
+      AddPublish(app), AddTail(app),   AddSeek(app), AddProvision(app), AddAudit(app)};
   AddSnapshot(app, &commands);
   return commands;
 }

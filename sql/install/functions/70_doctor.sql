@@ -525,12 +525,12 @@ CREATE OR REPLACE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
 AS $$
 DECLARE
     checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",'
-        'inboxes,connections,subscriptions,"dead letters",pauses,credentials,backfills,visibility}';
+        'inboxes,connections,subscriptions,"dead letters",pauses,audits,credentials,backfills,visibility}';
     part text;
     found postbox.finding;
     findings postbox.finding[] := '{}';
 BEGIN
-    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,pauses,credentials,backfills}'::text[] LOOP
+    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,pauses,audits,credentials,backfills}'::text[] LOOP
         BEGIN
             FOR found IN EXECUTE format('SELECT * FROM postbox.doctor_of_%s()', part) LOOP
                 findings := findings || found;
@@ -556,9 +556,9 @@ $$Checks Postbox in this database. Returns one row with status `ok` for each che
 
 The checks are `preloaded` (shared_preload_libraries), `version` (of the SQL objects, the installed files and the loaded library), `workers`, `settings`, `durability`,
   `transactions` (that hold up retention and vacuum), `rights`, `tables` (of outboxes and inboxes), `unlogged`, `retention`, `clock`, `publications`, `paused keys`,
-  `inboxes` (broken projections and handlers, fields that no event has), `connections`, `subscriptions`, `dead letters`, `pauses`, `credentials`, `backfills` (that emit
-  nothing) and `visibility` (whether the caller can see everything). What is paused has a row with the reason; it is a warning if the pause has no end and is older than
-  a day.
+  `inboxes` (broken projections and handlers, fields that no event has), `connections`, `subscriptions`, `dead letters`, `pauses`, `audits` (the last results of
+  `postbox audit`), `credentials`, `backfills` (that emit nothing) and `visibility` (whether the caller can see everything). What is paused has a row with the reason; it is a
+  warning if the pause has no end and is older than a day.
 
 It changes nothing, runs no code of users, and waits at most 100 ms for a lock. A check that cannot be run is an `error` that begins with `not checked`. On a standby a row
   `standby` has the time of the data shown. `postbox doctor` runs the same checks and adds those that need a client.
