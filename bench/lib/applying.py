@@ -78,7 +78,8 @@ def in_the_server(report, server, smoke):
         CREATE TABLE app.prepared (number int PRIMARY KEY, events postbox.event[] NOT NULL);
         CREATE TABLE app.video_by_hand (LIKE app.video INCLUDING ALL);
         SELECT postbox.create_inbox('app.inbox');
-        CREATE TABLE app.seen (LIKE app.inbox INCLUDING ALL);
+        CREATE TABLE app.seen (LIKE app.inbox INCLUDING DEFAULTS, PRIMARY KEY (event_id));
+        ALTER TABLE app.seen DROP COLUMN generation;
         SELECT postbox.create_projection('app.inbox', ARRAY['video.updated'], 'app.video');
     """)
     for keys in (KEYS, 20 * KEYS):

@@ -141,7 +141,7 @@ class Bed(harness.Testbed):
 
     def insert_by_hand(self, outbox):
         """Lets a plain INSERT into a log cost what it costs into a table of one's own: its trigger is disabled."""
-        self.sql(f"""DO $$ DECLARE part regclass; BEGIN FOR part IN SELECT p.part FROM postbox.log_partitions('{outbox}') p LOOP
+        self.sql(f"""DO $$ DECLARE part regclass; BEGIN FOR part IN SELECT p.part FROM postbox.generation_partitions('{outbox}') p LOOP
             EXECUTE format('ALTER TABLE %s DISABLE TRIGGER postbox_stamp', part); END LOOP; END $$""")
 
     def publication(self, outbox, **options):

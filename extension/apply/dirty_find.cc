@@ -3,6 +3,7 @@
 extern "C" {
 #include <access/tableam.h>
 #include <executor/executor.h>
+#include <storage/bufmgr.h>
 #include <storage/lmgr.h>
 }
 
@@ -50,6 +51,10 @@ bool DirtyFind(Oid relation_oid, Oid index, std::span<const SearchColumn> column
                const VersionColumn& version, int64* found) {
   return Pg([&] {
     Relation relation = OpenSearched(relation_oid, index, columns, version);
+    if (RelationGetNumberOfBlocks(relation) == 0) {
+      table_close(relation, NoLock);
+      return false;
+    }
     TupleTableSlot* search = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
     TupleTableSlot* row = table_slot_create(relation, nullptr);
     ExecClearTuple(search);

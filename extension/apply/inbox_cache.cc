@@ -1,7 +1,6 @@
 #include "extension/apply/inbox_cache.h"
 
 #include "extension/apply/inbox_tables.h"
-#include "extension/apply/unknown_code.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
 #include "extension/base/statement.h"
@@ -61,6 +60,7 @@ struct InboxCache {
       }
       if (inbox->valid_ || loads == kMostLoads) {
         inbox->loading_ = false;
+        if (mode == RowExclusiveLock) inbox->RequireGenerationOfSnapshot();
         return inbox;
       }
     }
@@ -73,14 +73,30 @@ std::shared_ptr<Inbox> Inbox::Find(Oid relation, LOCKMODE mode) {
 
 namespace {
 
-// What is committed, also if the transaction has an older snapshot.
-bool ParksKeysNow(Oid relation) {
+struct InboxState {
+  Oid tombstone;
+  bool parks_keys;
+  int generation;
+  TimestampTz generation_since;
+};
+
+// Nothing if it is no inbox.
+std::optional<InboxState> ReadState(Oid relation) {
   static auto& look = *new Statement(
-      "SELECT i.park_keys FROM postbox.inbox i WHERE i.relation = $1", {REGCLASSOID});
+      "SELECT i.tombstone::oid, i.park_keys, i.generation::int4, i.generation_since "
+      "FROM postbox.inbox i WHERE i.relation = $1",
+      {REGCLASSOID});
+  if (look.RunReadOnly({ObjectIdGetDatum(relation)}) == 0) return std::nullopt;
+  return InboxState{OidColumn(0, 1), BoolColumn(0, 2), Int32Column(0, 3),
+                    DatumGetTimestampTz(DatumColumn(0, 4))};
+}
+
+// What is committed, also if the transaction has an older snapshot.
+std::optional<InboxState> ReadStateNow(Oid relation) {
   Pg([] { PushActiveSnapshot(GetLatestSnapshot()); });
-  const bool parks = look.RunReadOnly({ObjectIdGetDatum(relation)}) > 0 && BoolColumn(0, 1);
+  const std::optional<InboxState> state = ReadState(relation);
   Pg([] { PopActiveSnapshot(); });
-  return parks;
+  return state;
 }
 
 }  // namespace
@@ -97,6 +113,7 @@ Inbox::~Inbox() { MemoryContextDelete(context_); }
 bool Inbox::Watches(Oid relation) const {
   return loading_ || relation == relation_ || relation == tombstones_->relation() ||
          std::find(std::begin(config_), std::end(config_), relation) != std::end(config_) ||
+         rows_->IsPartition(relation) || tombstones_->IsPartition(relation) ||
          routes_->DependOn(relation);
 }
 
@@ -115,18 +132,31 @@ void Inbox::Load() {
   config_[1] = PostboxRelation("projection");
   config_[2] = PostboxRelation("handler");
 
-  Parameters key;
-  key.AddOid(REGCLASSOID, relation_);
-  if (Run("SELECT i.tombstone::oid FROM postbox.inbox i WHERE i.relation = $1", key) == 0) {
-    ThrowNoInbox(relation_);
-  }
-  const Oid tombstone = OidColumn(0, 1);
-  parks_keys_ = ParksKeysNow(relation_);
-  rows_ = std::make_unique<InboxRows>(relation_, name);
-  tombstones_ = std::make_unique<Tombstones>(ResolveTombstones(tombstone, name));
+  const std::optional<InboxState> state = ReadStateNow(relation_);
+  if (!state) ThrowNoInbox(relation_);
+  parks_keys_ = state->parks_keys;
+  generation_ = state->generation;
+  generation_since_ = state->generation_since;
+  rows_ = std::make_unique<InboxRows>(relation_, name, generation_);
+  tombstones_ =
+      std::make_unique<Tombstones>(ResolveTombstones(state->tombstone, name), generation_);
   routes_ = std::make_unique<Routes>(relation_, name, context_, tombstones_.get());
   runs_user_code_ =
-      rows_->has_triggers() || WritingRunsUnknownCode(tombstone) || routes_->RunUserCode();
+      rows_->has_triggers() || tombstones_->RunsUnknownCode() || routes_->RunUserCode();
+}
+
+void Inbox::RequireGenerationOfSnapshot() const {
+  if (!IsolationUsesXactSnapshot()) return;
+  Pg([] { PushActiveSnapshot(GetTransactionSnapshot()); });
+  const std::optional<InboxState> seen = ReadState(relation_);
+  Pg([] { PopActiveSnapshot(); });
+  if (seen && seen->generation == generation_ && seen->generation_since == generation_since_) {
+    return;
+  }
+  Throw(ERRCODE_T_R_SERIALIZATION_FAILURE, "could not serialize access due to concurrent purge",
+        "The current generation of inbox " + name() +
+            " has changed since the transaction began, so it does not see all events.",
+        "The transaction might succeed if retried.");
 }
 
 }  // namespace postbox

@@ -9,6 +9,12 @@
 // event. Within an event nothing is taken for a type that it no longer has: SQL converts, and what
 // goes past SQL checks the types first (dirty_find.h, RequireColumnType).
 //
+// The current generation (sql/install/functions/40_inbox.sql) is a part of the entry. It changes
+// under a SHARE lock of the inbox, which conflicts with that of Find(). So it is the same for all
+// transactions that have found the inbox to write to it, until each of them has ended. A REPEATABLE
+// READ transaction does not see what was committed into the former one after its snapshot. So if
+// its snapshot shows another generation than the current one, Find() raises serialization_failure.
+//
 // A trigger or a handler may apply an event to the same inbox, and so use the same Inbox while the
 // outer call uses it. So an Inbox holds nothing of a single event, and a shared_ptr keeps it for as
 // long as it is used, even when the cache has replaced it.
@@ -27,8 +33,9 @@ namespace postbox {
 
 class Inbox {
  public:
-  // The inbox whose table that is, with a lock of `mode` on it, its tombstones and all targets.
-  // Throws undefined_table or wrong_object_type if it is none. Call it with SPI connected, as the
+  // The inbox whose table that is, with a lock of `mode` on it, its tombstones and all targets:
+  // RowExclusiveLock to write, AccessShareLock to read. Throws undefined_table or wrong_object_type
+  // if it is none, serialization_failure as said above. Call it with SPI connected, as the
   // inbox's owner, under FixedSearchPath. The caller keeps the pointer while it uses the object.
   static std::shared_ptr<Inbox> Find(Oid relation, LOCKMODE mode);
 
@@ -56,6 +63,7 @@ class Inbox {
   void Load();
   void Lock(LOCKMODE mode) const;
   bool Watches(Oid relation) const;
+  void RequireGenerationOfSnapshot() const;
 
   const Oid relation_;
   bool valid_ = true;
@@ -67,6 +75,8 @@ class Inbox {
   std::unique_ptr<Routes> routes_;
   bool runs_user_code_ = false;
   bool parks_keys_ = false;
+  int generation_ = 0;
+  TimestampTz generation_since_ = 0;
 };
 
 }  // namespace postbox

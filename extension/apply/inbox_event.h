@@ -2,15 +2,10 @@
 //
 // An InboxEvent points into PostgreSQL's memory (the arguments of the call, or the current memory
 // context at the time of reading) and owns nothing, so it may be made and passed inside Pg().
-//
-// Key of an event in an inbox: a uuid. An event id that is the text of a uuid is that uuid (in
-// every form that the type uuid reads: letter case, braces and hyphens do not matter); any other
-// text, for example evt_2a87, is its UUIDv5 in kPostboxNamespace (uuid.h). The same text gives the
-// same key always.
 #ifndef POSTBOX_EXTENSION_APPLY_INBOX_EVENT_H_
 #define POSTBOX_EXTENSION_APPLY_INBOX_EVENT_H_
 
-#include "extension/base/postgres.h"
+#include "extension/base/uuid.h"
 
 namespace postbox {
 
@@ -40,7 +35,7 @@ struct InboxEvent {
   bool nulls[kEventFields];
   Datum composite;              // the event as one value of type postbox.event, if there is one
   bool has_composite;           // see CompositeOf()
-  pg_uuid_t id;                 // key in the inbox; only if `event_id` is not null
+  pg_uuid_t id;                 // InboxKey; only if `event_id` is not null
   std::string_view event_id;    // empty if null
   std::string_view event_type;  // empty if null
 
@@ -50,9 +45,6 @@ struct InboxEvent {
 };
 
 // All functions below may ereport: call them inside Pg().
-
-// The key of an event id, see above.
-pg_uuid_t InboxKey(std::string_view event_id);
 
 // Reads a value of type postbox.event.
 InboxEvent EventOfComposite(Datum composite);

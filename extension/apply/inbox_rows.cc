@@ -2,6 +2,8 @@
 
 #include "extension/apply/inbox_tables.h"
 #include "extension/apply/unknown_code.h"
+#include "extension/base/relation.h"
+#include "extension/registry/inbox_shape.h"
 
 namespace postbox {
 namespace {
@@ -18,30 +20,53 @@ Datum KeysOf(const std::vector<const InboxEvent*>& events) {
   });
 }
 
+// Whether the current user may insert into the partition and read it.
+bool MayInsertInto(Oid partition) {
+  return Pg([&] {
+    return pg_class_aclmask(partition, GetUserId(), ACL_INSERT | ACL_SELECT, ACLMASK_ALL) ==
+           (ACL_INSERT | ACL_SELECT);
+  });
+}
+
 }  // namespace
 
-InboxRows::InboxRows(Oid relation, std::string name) : name_(std::move(name)) {
-  CheckInboxTable(relation, name_);
+InboxRows::InboxRows(Oid relation, std::string name, int generation) : name_(std::move(name)) {
+  partitions_ = CheckInboxTable(relation, name_);
   Oid outcome_array = InvalidOid;
   Pg([&] {
     outcome_type_ = PostboxType("outcome");
     outcome_array = get_array_type(outcome_type_);
     OutcomeOids(outcome_oids_);
   });
-  const std::string insert = "INSERT INTO " + name_ +
+  for (size_t other = 0; other < partitions_.size(); ++other) {
+    if (other != static_cast<size_t>(generation)) others_.push_back(partitions_[other]);
+  }
+  const InboxPartition& into = partitions_[static_cast<size_t>(generation)];
+  has_triggers_ = WritingRunsUnknownCode(relation, Whole::kNo) ||
+                  std::any_of(partitions_.begin(), partitions_.end(), [](const auto& one) {
+                    return WritingRunsUnknownCode(one.relation, Whole::kNo);
+                  });
+  // To route a row from the inbox to its partition costs more than to insert it.
+  const bool direct = !has_triggers_ && MayInsertInto(into.relation);
+  const std::string current = GenerationLiteral(generation);
+  const std::string insert = "INSERT INTO " + (direct ? RelationName(into.relation) : name_) +
                              " (event_id, event_type, aggregate_type, aggregate_id, version, "
-                             "outcome) ";
-  insert_ = Statement(insert + "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING",
+                             "outcome, generation) ";
+  const std::string once = " ON CONFLICT (event_id, generation) DO NOTHING";
+  insert_ = Statement(insert + "VALUES ($1, $2, $3, $4, $5, $6, " + current + ")" + once,
                       {UUIDOID, TEXTOID, TEXTOID, TEXTOID, INT8OID, outcome_type_});
   insert_all_ = Statement(
-      insert +
-          "SELECT * FROM unnest($1, $2, $3, $4, $5, $6) ON CONFLICT (event_id) DO NOTHING "
-          "RETURNING event_id",
+      insert + "SELECT e.*, " + current + " FROM unnest($1, $2, $3, $4, $5, $6) AS e" + once +
+          " RETURNING event_id",
       {UUIDARRAYOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID, INT8ARRAYOID, outcome_array});
-  set_outcome_ = Statement::ByKey("UPDATE " + name_ + " SET outcome = $2 WHERE event_id = ANY ($1)",
+  set_outcome_ = Statement::ByKey("UPDATE " + name_ +
+                                      " SET outcome = $2 WHERE event_id = ANY ($1) "
+                                      "AND generation = " +
+                                      current,
                                   {UUIDARRAYOID, outcome_type_});
-  count_ = Statement::ByKey("SELECT count(*) FROM " + name_ + " WHERE event_id = ANY ($1)",
-                            {UUIDARRAYOID});
+  count_ = Statement::ByKey(
+      "SELECT count(DISTINCT event_id) FROM " + name_ + " WHERE event_id = ANY ($1)",
+      {UUIDARRAYOID});
   delete_given_up_ = Statement::ByKey("DELETE FROM " + name_ +
                                           " WHERE event_id = $1 AND outcome IN ('rejected', "
                                           "'parked')",
@@ -50,10 +75,17 @@ InboxRows::InboxRows(Oid relation, std::string name) : name_(std::move(name)) {
                                        " SET outcome = 'rejected' WHERE event_id = $1 AND outcome "
                                        "= 'parked'",
                                    {UUIDOID});
-  has_triggers_ = WritingRunsUnknownCode(relation);
+}
+
+std::vector<bool> InboxRows::SeenBefore(std::span<const pg_uuid_t* const> ids) const {
+  std::vector<bool> seen(ids.size());
+  for (const InboxPartition& other : others_) FindSeen(other, ids, &seen);
+  return seen;
 }
 
 bool InboxRows::Insert(const InboxEvent& event, Outcome outcome) {
+  const pg_uuid_t* const id = &event.id;
+  if (SeenBefore({&id, 1})[0]) return false;
   Datum values[6] = {UUIDPGetDatum(&event.id)};
   char nulls[7] = "      ";
   for (size_t i = 0; i < std::size(kInboxFields); ++i) {
@@ -68,13 +100,20 @@ bool InboxRows::Insert(const InboxEvent& event, Outcome outcome) {
 
 std::vector<bool> InboxRows::InsertAll(const std::vector<InboxEvent>& events,
                                        const std::vector<Outcome>& outcomes) {
-  const size_t count = events.size();
-  std::vector<size_t> order(count);
-  for (size_t i = 0; i < count; ++i) order[i] = i;
+  std::vector<size_t> order(events.size());
+  for (size_t i = 0; i < events.size(); ++i) order[i] = i;
   const auto key = [&](size_t i) { return events[i].id.data; };
   std::stable_sort(order.begin(), order.end(), [&](size_t left, size_t right) {
     return std::memcmp(key(left), key(right), UUID_LEN) < 0;
   });
+  std::vector<const pg_uuid_t*> ids;
+  for (const size_t i : order) ids.push_back(&events[i].id);
+  const std::vector<bool> seen = SeenBefore(ids);
+  size_t count = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (!seen[i]) order[count++] = order[i];
+  }
+  order.resize(count);
 
   Datum parameters[6];
   Pg([&] {
@@ -99,7 +138,7 @@ std::vector<bool> InboxRows::InsertAll(const std::vector<InboxEvent>& events,
   if (rows > 0) RequireColumnType(1, UUIDOID);
 
   // RETURNING keeps the order.
-  std::vector<bool> inserted(count);
+  std::vector<bool> inserted(events.size());
   uint64 row = 0;
   for (size_t i = 0; i < count && row < rows; ++i) {
     bool null = false;

@@ -1,6 +1,12 @@
 #include "extension/apply/inbox_tables.h"
 
 #include "extension/base/relation.h"
+#include "extension/registry/generations.h"
+#include "extension/registry/inbox_shape.h"
+
+extern "C" {
+#include <catalog/partition.h>
+}
 
 namespace postbox {
 namespace {
@@ -36,6 +42,37 @@ AttrNumber Resolve(Oid relation, const std::string& inbox, const Column& column)
   return static_cast<AttrNumber>(Int32Column(0, 1));
 }
 
+std::vector<Oid> RequirePartitions(Oid relation, const std::string& inbox,
+                                   const std::string& table) {
+  std::vector<Oid> partitions = GenerationPartitions(relation, kInboxGenerations);
+  for (size_t i = 0; i < partitions.size(); ++i) {
+    if (OidIsValid(partitions[i])) continue;
+    ThrowIncomplete(
+        inbox, "Table " + table + " has no partition for generation " + std::to_string(i) + ".");
+  }
+  return partitions;
+}
+
+// Inside Pg().
+Oid IndexOf(Oid partition, Oid index_of_parent) {
+  Relation opened = relation_open(partition, AccessShareLock);
+  const Oid index = index_get_partition(opened, index_of_parent);
+  relation_close(opened, AccessShareLock);
+  return index;
+}
+
+// Inside Pg(). The types of columns are those of the parent, their numbers may be others.
+TombstonePartition PartitionOf(Oid partition, Oid index_of_parent) {
+  TombstonePartition found;
+  found.relation = partition;
+  found.index = IndexOf(partition, index_of_parent);
+  found.target = get_attnum(partition, "target");
+  found.key = get_attnum(partition, "key");
+  found.generation = get_attnum(partition, "generation");
+  found.version = get_attnum(partition, "version");
+  return found;
+}
+
 }  // namespace
 
 TombstoneTable ResolveTombstones(Oid relation, const std::string& inbox) {
@@ -43,24 +80,43 @@ TombstoneTable ResolveTombstones(Oid relation, const std::string& inbox) {
   table.relation = relation;
   table.name = RelationName(relation);
   if (table.name.empty()) ThrowIncomplete(inbox, "Its table of tombstones has been dropped.");
-  table.target = Resolve(relation, inbox, {"target", REGCLASSOID});
-  table.key = Resolve(relation, inbox, {"key", TEXTOID});
-  table.version = Resolve(relation, inbox, {"version", INT8OID});
+  constexpr Column kColumns[] = {
+      {"target", REGCLASSOID}, {"key", TEXTOID}, {"generation", INT2OID}, {"version", INT8OID}};
+  AttrNumber numbers[4];
+  for (size_t i = 0; i < 4; ++i) numbers[i] = Resolve(relation, inbox, kColumns[i]);
 
   Parameters key;
-  key.AddOid(REGCLASSOID, relation).AddInt(table.target).AddInt(table.key);
+  key.AddOid(REGCLASSOID, relation).AddInt(numbers[0]).AddInt(numbers[1]).AddInt(numbers[2]);
   if (Run("SELECT x.indexrelid FROM pg_catalog.pg_index x WHERE x.indrelid = $1 AND x.indisprimary "
-          "AND x.indimmediate AND x.indnkeyatts = 2 "
-          "AND ARRAY[x.indkey[0], x.indkey[1]]::int4[] IN (ARRAY[$2, $3], ARRAY[$3, $2])",
+          "AND x.indimmediate AND x.indnkeyatts = 3 "
+          "AND ARRAY[$2, $3, $4] <@ ARRAY[x.indkey[0], x.indkey[1], x.indkey[2]]::int4[]",
           key) == 0) {
-    ThrowIncomplete(inbox, "The primary key of " + table.name + " is no longer (target, key).");
+    ThrowIncomplete(
+        inbox, "The primary key of " + table.name + " is no longer (target, key, generation).");
   }
-  table.index = OidColumn(0, 1);
+  const Oid index = OidColumn(0, 1);
+  for (const Oid partition : RequirePartitions(relation, inbox, table.name)) {
+    table.generations.push_back(Pg([&] { return PartitionOf(partition, index); }));
+  }
   return table;
 }
 
-void CheckInboxTable(Oid relation, const std::string& inbox) {
-  Resolve(relation, inbox, {"event_id", UUIDOID});
+std::vector<InboxPartition> CheckInboxTable(Oid relation, const std::string& inbox) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation).AddInt(Resolve(relation, inbox, {"event_id", UUIDOID}));
+  key.AddInt(Resolve(relation, inbox, {"generation", INT2OID}));
+  if (Run("SELECT x.indexrelid FROM pg_catalog.pg_index x WHERE x.indrelid = $1 AND x.indisunique "
+          "AND x.indimmediate AND x.indisvalid AND x.indnkeyatts = 2 AND x.indkey[0] = $2 "
+          "AND x.indkey[1] = $3 AND x.indpred IS NULL ORDER BY x.indisprimary DESC LIMIT 1",
+          key) == 0) {
+    ThrowIncomplete(inbox, "Table " + inbox + " has no unique index on (event_id, generation).");
+  }
+  const Oid index = OidColumn(0, 1);
+  std::vector<InboxPartition> partitions;
+  for (const Oid partition : RequirePartitions(relation, inbox, inbox)) {
+    partitions.push_back({partition, Pg([&] { return IndexOf(partition, index); })});
+  }
+  return partitions;
 }
 
 }  // namespace postbox

@@ -4,24 +4,33 @@
 #ifndef POSTBOX_EXTENSION_APPLY_INBOX_TABLES_H_
 #define POSTBOX_EXTENSION_APPLY_INBOX_TABLES_H_
 
+#include "extension/apply/seen_ids.h"
 #include "extension/base/spi.h"
 
 namespace postbox {
 
-// <name>_tombstone: where its columns are, and the primary key (target, key).
+// A partition of <name>_tombstone: where its columns are, and the primary key.
+struct TombstonePartition {
+  Oid relation = InvalidOid;
+  Oid index = InvalidOid;
+  AttrNumber target = 0;      // regclass
+  AttrNumber key = 0;         // text
+  AttrNumber generation = 0;  // smallint
+  AttrNumber version = 0;     // bigint
+};
+
+// <name>_tombstone.
 struct TombstoneTable {
   Oid relation = InvalidOid;
-  std::string name;  // quoted, qualified
-  Oid index = InvalidOid;
-  AttrNumber target = 0;   // regclass
-  AttrNumber key = 0;      // text
-  AttrNumber version = 0;  // bigint
+  std::string name;                             // quoted, qualified
+  std::vector<TombstonePartition> generations;  // all of them
 };
 
 // Both need an open SPI connection. They throw what is wrong: object_not_in_prerequisite_state for
 // what is missing, datatype_mismatch for a column of another type.
 TombstoneTable ResolveTombstones(Oid relation, const std::string& inbox);
-void CheckInboxTable(Oid relation, const std::string& inbox);
+// Returns the partitions of the inbox, by their generation.
+std::vector<InboxPartition> CheckInboxTable(Oid relation, const std::string& inbox);
 
 }  // namespace postbox
 

@@ -91,15 +91,14 @@ std::vector<bool> Projection::WriteSet(std::span<const BoundValues* const> rows)
 Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
   BoundValues bound = binder_.BindKey(event, payload);
   // Before anything else, so that an event that comes too late is not rejected for its content.
-  if (keeps_tombstones_ && tombstones_->Find(target(), key_.Text(bound)) >= event.version()) {
-    return Outcome::kStale;
-  }
+  int64 deleted_at = keeps_tombstones_ ? tombstones_->Find(target(), key_.Text(bound)) : 0;
+  if (keeps_tombstones_ && deleted_at >= event.version()) return Outcome::kStale;
   binder_.BindRest(event, payload, &bound);
   if (!rows_.Write(bound, event.version())) return Outcome::kStale;
   if (!keeps_tombstones_) return Outcome::kApplied;
 
   const Datum key = key_.Text(bound);
-  const int64 deleted_at = tombstones_->Find(target(), key);
+  deleted_at = std::max(deleted_at, tombstones_->FindCurrent(target(), key));
   if (deleted_at >= event.version()) {
     if (!rows_.DeleteAny(bound)) {
       // A trigger keeps it. The next attempt finds the tombstone first.

@@ -35,6 +35,13 @@
 // An upsert also looks for a tombstone before U1: an event that comes too late is stale, even if
 // its content could not be written.
 //
+// Generations. Tombstones lie in three generations (tombstones.h). D1 and D3 write into the current
+// one, which is the same for all transactions that are open, and the others gain none. So U2 looks
+// with a dirty read at the current one, and takes of the others what the look before U1 has found;
+// D3 takes a version of the others as it sees it. Only a removal there may be uncommitted: of U2,
+// which has written a row with a newer version, or of D4, which has found one. Whether it counts or
+// not, an event that is not newer than the tombstone is stale, and a newer one waits for that row.
+//
 // In REPEATABLE READ and SERIALIZABLE a statement does not find a row that was committed after the
 // snapshot, but D4 does. Then the delete raises serialization_failure, as an upsert does.
 //

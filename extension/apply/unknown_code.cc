@@ -38,8 +38,7 @@ bool RunsText(const char* expression) {
 }
 
 bool HasCode(const FormData_pg_class& form) {
-  return form.relkind != RELKIND_RELATION || form.relhastriggers || form.relhasrules ||
-         form.relrowsecurity || form.relispartition;
+  return form.relhastriggers || form.relhasrules || form.relrowsecurity;
 }
 
 bool HasConstraints(TupleDesc descriptor) {
@@ -82,12 +81,14 @@ bool IndexesHaveCode(Relation relation) {
 
 bool RunsUnknownCode(Node* expression) { return Walk(expression, nullptr); }
 
-bool WritingRunsUnknownCode(Oid relation) {
+bool WritingRunsUnknownCode(Oid relation, Whole whole) {
   return Pg([&] {
     Relation opened = try_relation_open(relation, AccessShareLock);
     if (opened == nullptr) return false;
-    const bool runs = HasCode(*opened->rd_rel) || HasConstraints(RelationGetDescr(opened)) ||
-                      IndexesHaveCode(opened);
+    const bool is_whole =
+        opened->rd_rel->relkind == RELKIND_RELATION && !opened->rd_rel->relispartition;
+    const bool runs = (whole == Whole::kYes && !is_whole) || HasCode(*opened->rd_rel) ||
+                      HasConstraints(RelationGetDescr(opened)) || IndexesHaveCode(opened);
     relation_close(opened, AccessShareLock);
     return runs;
   });

@@ -18,8 +18,10 @@ namespace postbox {
 // Inside Pg(). nullptr runs nothing.
 bool RunsUnknownCode(Node* expression);
 
-// Whether an INSERT, UPDATE or DELETE of the relation's rows does. False if it does not exist.
-bool WritingRunsUnknownCode(Oid relation);
+// Whether an INSERT, UPDATE or DELETE of the relation's rows does. False if it does not exist. A
+// partition, and a table that has some, are looked at by themselves if that is not the whole.
+enum class Whole { kYes, kNo };
+bool WritingRunsUnknownCode(Oid relation, Whole whole = Whole::kYes);
 
 }  // namespace postbox
 

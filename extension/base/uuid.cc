@@ -43,6 +43,31 @@ void SetVersion(pg_uuid_t* uuid, int version) {
   uuid->data[8] = static_cast<unsigned char>((uuid->data[8] & 0x3F) | 0x80);
 }
 
+int HexDigit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// The rules of the type uuid: 32 digits, a hyphen allowed after every fourth, braces around all.
+bool ParseUuid(std::string_view text, pg_uuid_t* uuid) {
+  if (text.size() >= 2 && text.front() == '{' && text.back() == '}') {
+    text = text.substr(1, text.size() - 2);
+  }
+  size_t at = 0;
+  for (int byte = 0; byte < UUID_LEN; ++byte) {
+    if (text.size() < at + 2) return false;
+    const int high = HexDigit(text[at]);
+    const int low = HexDigit(text[at + 1]);
+    if (high < 0 || low < 0) return false;
+    uuid->data[byte] = static_cast<unsigned char>(high * 16 + low);
+    at += 2;
+    if (byte % 2 == 1 && byte < UUID_LEN - 1 && at < text.size() && text[at] == '-') ++at;
+  }
+  return at == text.size();
+}
+
 }  // namespace
 
 pg_uuid_t UuidV7() {
@@ -97,6 +122,12 @@ pg_uuid_t DerivedEventId(std::string_view source_event_id, std::string_view even
     name += ',';
   }
   return UuidV5(kPostboxNamespace, name);
+}
+
+pg_uuid_t InboxKey(std::string_view event_id) {
+  pg_uuid_t uuid;
+  if (ParseUuid(event_id, &uuid)) return uuid;
+  return UuidV5(kPostboxNamespace, event_id);
 }
 
 std::string UuidText(const pg_uuid_t& uuid) {

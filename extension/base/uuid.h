@@ -25,6 +25,12 @@ pg_uuid_t UuidV5(const pg_uuid_t& name_space, std::string_view name);
 pg_uuid_t DerivedEventId(std::string_view source_event_id, std::string_view event_type,
                          std::string_view aggregate_type, std::string_view aggregate_id);
 
+// The key of an event in an inbox. An event id that is the text of a uuid is that uuid (in every
+// form that the type uuid reads: letter case, braces and hyphens do not matter); any other text,
+// for example evt_2a87, is its UUIDv5 in kPostboxNamespace. The same text gives the same key
+// always.
+pg_uuid_t InboxKey(std::string_view event_id);
+
 // 8-4-4-4-12 hexadecimal digits.
 std::string UuidText(const pg_uuid_t& uuid);
 

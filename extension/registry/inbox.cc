@@ -1,12 +1,14 @@
-// postbox.create_inbox, alter_inbox, drop_inbox and purge_inbox.
+// postbox.create_inbox, alter_inbox, drop_inbox and purge_inbox (purge_inbox.h).
 //
 // The tables are created and dropped as the caller, with the caller's rights. The row of
 // postbox.inbox is written as the owner of postbox.inbox.
 #include "extension/base/arguments.h"
 #include "extension/base/new_relation.h"
 #include "extension/base/relation.h"
+#include "extension/registry/generations.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/registry/inbox_shape.h"
+#include "extension/registry/purge_inbox.h"
 #include "extension/trust/act_as.h"
 #include "extension/trust/registrar.h"
 
@@ -17,12 +19,14 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// The longest name made from that of the inbox: <name>_tombstone_deleted.
+// The longest name made from that of the inbox: <name>_tombstone_g0_pkey.
 constexpr size_t kInboxSuffixLength = 18;
 
 void CreateTables(const NewRelation& relation) {
   RunAll(CreateStatements(InboxShape(), relation.schema, relation.name));
+  Run(AddPartitionsStatement(relation.Qualified(), kInboxGenerations));
   RunAll(CreateStatements(TombstoneShape(), relation.schema, relation.name + "_tombstone"));
+  Run(AddPartitionsStatement(relation.Qualified("_tombstone"), kInboxGenerations));
 }
 
 Oid CreateInbox(const NewRelation& relation, Datum retention) {
@@ -63,17 +67,6 @@ void DropInbox(Oid relation) {
   if (!tombstone_name.empty()) Run("DROP TABLE " + tombstone_name);
 }
 
-// `time` is the column, and a condition may follow `before`.
-uint64 Purge(const std::string& table, const std::string& time, Datum before, int batch,
-             const std::string& condition = "") {
-  Parameters parameters;
-  parameters.Add(TIMESTAMPTZOID, before).AddInt(batch);
-  return Run("DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table +
-                 " WHERE " + time + " < $1" + condition + " ORDER BY " + time +
-                 " LIMIT $2 FOR UPDATE SKIP LOCKED))",
-             parameters);
-}
-
 void AlterInbox(FunctionCallInfo fcinfo) {
   const Oid relation = OidArgument(fcinfo, 0, "inbox");
   if (HasArgument(fcinfo, 1)) CheckInboxRetention(fcinfo->args[1].value);
@@ -87,29 +80,6 @@ void AlterInbox(FunctionCallInfo fcinfo) {
   row.AddOid(REGCLASSOID, relation).Add(INTERVALOID, fcinfo->args[1].value);
   const Registrar registrar("inbox");
   Run("UPDATE postbox.inbox AS i SET retention = $2 WHERE i.relation = $1", row);
-}
-
-int64 PurgeInbox(Oid relation, int batch) {
-  SpiConnection connection;
-  FixedSearchPath search_path;
-  RequireInboxOwner(relation);
-  Parameters key;
-  key.AddOid(REGCLASSOID, relation);
-  Run("SELECT tombstone::oid, now() - retention FROM postbox.inbox WHERE relation = $1", key);
-  const Oid tombstone = OidColumn(0, 1);
-  const Datum before = DatumColumn(0, 2);
-  // As the owner, for any role that may act as the owner: the table's triggers run with its rights.
-  const Oid owner = RelationOwner(relation);
-  const ActAs act_as(owner, TrustIn(owner));
-  // Without its row a parked event that is delivered again would be applied out of its order.
-  uint64 purged = Purge(RelationName(relation), "received_at", before, batch,
-                        " AND outcome IS DISTINCT FROM 'parked'");
-  // The owner may have dropped the tombstones. The ids are purged nevertheless.
-  const std::string tombstone_name = RelationName(tombstone);
-  if (purged < static_cast<uint64>(batch) && !tombstone_name.empty()) {
-    purged += Purge(tombstone_name, "deleted_at", before, batch - static_cast<int>(purged));
-  }
-  return static_cast<int64>(purged);
 }
 
 }  // namespace
@@ -146,11 +116,6 @@ POSTBOX_FUNCTION(purge_inbox) {
   using namespace postbox;
   return Guarded([&] {
     const Oid relation = OidArgument(fcinfo, 0, "inbox");
-    const int batch = DatumGetInt32(Argument(fcinfo, 1, "batch"));
-    if (batch < 1) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "batch must be at least 1", "",
-            "It is the largest number of rows that one call deletes.");
-    }
-    return Int64GetDatum(PurgeInbox(relation, batch));
+    return Int32GetDatum(PurgeInbox(relation));
   });
 }

@@ -3,6 +3,16 @@
 #include "extension/base/arguments.h"
 
 namespace postbox {
+namespace {
+
+// Without a default: a row that a user inserts is kept for the retention only in the current one.
+const ColumnShape kGeneration{"generation", "smallint", "", true, "", "", false};
+
+}  // namespace
+
+std::string GenerationLiteral(int generation) {
+  return "'" + std::to_string(generation) + "'::pg_catalog.int2";
+}
 
 TableShape InboxShape() {
   TableShape shape;
@@ -15,9 +25,10 @@ TableShape InboxShape() {
       // DROP EXTENSION CASCADE drops the column with its type. What an event came to is
       // lost then; that it was seen is not.
       {"outcome", "postbox.outcome", "", true, "", "'applied'"},
-      {"received_at", "timestamp with time zone", "now()"}};
-  shape.primary_key = "event_id";
-  shape.indexes = {{"_received", "received_at", ""}};
+      {"received_at", "timestamp with time zone", "now()"},
+      kGeneration};
+  shape.primary_key = "event_id, generation";
+  shape.options = kByGeneration;
   shape.comment = "Events seen (postbox inbox)";
   return shape;
 }
@@ -28,9 +39,10 @@ TableShape TombstoneShape() {
   shape.columns = {{"target", "regclass", "", false, "", "", false},
                    {"key", "text", "", false, "", "", false},
                    {"version", "bigint", "", true, "", "", false},
-                   {"deleted_at", "timestamp with time zone", "now()"}};
-  shape.primary_key = "target, key";
-  shape.indexes = {{"_deleted", "deleted_at", ""}};
+                   {"deleted_at", "timestamp with time zone", "now()"},
+                   kGeneration};
+  shape.primary_key = "target, key, generation";
+  shape.options = kByGeneration;
   shape.comment = "Versions at which keys of projections were deleted (postbox inbox)";
   return shape;
 }

@@ -6,6 +6,13 @@
 
 namespace postbox {
 
+// An inbox and its tombstones are written to in these many generations, in turn
+// (sql/install/functions/40_inbox.sql).
+constexpr int kInboxGenerations = 3;
+
+// As the columns `generation` have it.
+std::string GenerationLiteral(int generation);
+
 TableShape InboxShape();
 TableShape TombstoneShape();
 

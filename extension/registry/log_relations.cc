@@ -48,9 +48,8 @@ bool HasStamp(Oid partition, Oid stamp) {
 int16 GenerationOf(TimestampTz moment, int64 span) {
   constexpr int64 kFrom1970To2000 =
       static_cast<int64>(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * SECS_PER_DAY;
-  constexpr int64 kGenerations = 6;
   const int64 turn = (moment / USECS_PER_SEC + kFrom1970To2000) / span;
-  return static_cast<int16>((turn % kGenerations + kGenerations) % kGenerations);
+  return static_cast<int16>((turn % kLogGenerations + kLogGenerations) % kLogGenerations);
 }
 
 int32 OriginOf(uint64 system_identifier) {
@@ -91,7 +90,7 @@ TableShape LogShape(const std::string& generation, const std::string& sequence) 
   // Readers take the rows of this cluster only, in the order of seq.
   shape.indexes = {{"_seq_idx", "origin, seq", ""}, {"_txid_idx", "txid, seq", ""}};
   // The primary key of a partition is made with it.
-  shape.options = " PARTITION BY LIST (generation)";
+  shape.options = kByGeneration;
   shape.comment = "Events to publish, append only (postbox outbox)";
   return shape;
 }

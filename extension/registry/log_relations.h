@@ -18,6 +18,8 @@
 
 namespace postbox {
 
+constexpr int kLogGenerations = 6;
+
 // The generation of a moment, of a log whose generations are written to for `span` seconds each.
 int16 GenerationOf(TimestampTz moment, int64 span);
 

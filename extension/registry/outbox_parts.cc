@@ -1,6 +1,8 @@
 #include "extension/registry/outbox_parts.h"
 
+#include "extension/base/catalog.h"
 #include "extension/base/relation.h"
+#include "extension/registry/generations.h"
 #include "extension/registry/log_relations.h"
 #include "extension/registry/outbox_registration.h"
 #include "extension/registry/table_relations.h"
@@ -117,33 +119,27 @@ void FindStampFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
                     {TriggersStatement(name, "log")}});
 }
 
-void FindPartitionFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
-  Parameters key;
-  key.AddOid(REGCLASSOID, parts.relation);
-  const uint64 rows = Run(
-      "SELECT p.part::oid, coalesce(p.generation, -1)::int FROM postbox.log_partitions($1) p", key);
+std::vector<Oid> PartitionsOfLog(Oid log) {
   std::vector<Oid> partitions;
-  std::set<int> generations;
-  for (uint64 row = 0; row < rows; ++row) {
-    partitions.push_back(OidColumn(row, 1));
-    generations.insert(Int32Column(row, 2));
-  }
+  Pg([&] {
+    ListCell* cell;
+    foreach (cell, ChildrenOf(log)) partitions.push_back(lfirst_oid(cell));
+  });
+  return partitions;
+}
+
+void FindPartitionFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {
   TableShape shape;
   shape.primary_key = "id";
-  for (const Oid partition : partitions) Append(flaws, FindFlaws(partition, shape));
+  for (const Oid partition : PartitionsOfLog(parts.relation)) {
+    Append(flaws, FindFlaws(partition, shape));
+  }
   if (!parts.registered) return;  // they are added when it is
   const std::string table = RelationName(parts.relation);
-  std::string missing;
-  for (int generation = 0; generation < 6; ++generation) {
-    if (generations.contains(generation)) continue;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(generation);
-  }
-  if (missing.empty()) return;
   const std::string literal =
       Pg([&]() -> const char* { return quote_literal_cstr(table.c_str()); });
-  flaws->push_back({table,
-                    "no partition for generation " + missing + ": its events are lost",
-                    {"SELECT postbox.make_partitions(" + literal + ")"}});
+  Append(flaws, FindMissingPartitions(parts.relation, kLogGenerations, "its events are lost",
+                                      "SELECT postbox.make_partitions(" + literal + ")"));
 }
 
 void FindLogFlaws(const OutboxParts& parts, std::vector<Flaw>* flaws) {

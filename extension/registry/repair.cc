@@ -2,6 +2,7 @@
 
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/registry/generations.h"
 
 extern "C" {
 #include <commands/defrem.h>
@@ -21,11 +22,14 @@ std::string Joined(const std::vector<std::string>& statements) {
 
 void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shape) {
   Parameters key;
-  key.AddOid(REGCLASSOID, part);
+  const bool by_generation = shape.options == kByGeneration;
+  key.AddOid(REGCLASSOID, part).Add(BOOLOID, BoolGetDatum(by_generation));
   const std::string name = RelationName(part);
   const std::string refused = "\"" + name + "\" cannot be the " + what;
   if (name.empty() ||
-      Run("SELECT c.relkind = 'r' AND c.relpersistence = 'p' AND NOT c.relispartition, "
+      Run("SELECT c.relpersistence = 'p' AND NOT c.relispartition AND CASE WHEN $2 THEN "
+          "c.relkind = 'p' AND pg_get_partkeydef(c.oid) = 'LIST (generation)' "
+          "ELSE c.relkind = 'r' END, "
           "EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked)) "
           "OR EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone)) "
           "FROM pg_class c WHERE c.oid = $1",
@@ -35,7 +39,9 @@ void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shap
   const bool ordinary = BoolColumn(0, 1);
   const bool taken = BoolColumn(0, 2);
   if (!ordinary) {
-    Throw(ERRCODE_WRONG_OBJECT_TYPE, refused, "It is not an ordinary, logged table.");
+    Throw(ERRCODE_WRONG_OBJECT_TYPE, refused,
+          by_generation ? "It is not a logged table that is partitioned by LIST (generation)."
+                        : "It is not an ordinary, logged table.");
   }
   if (taken) {
     Throw(ERRCODE_OBJECT_IN_USE, refused, "It belongs to an outbox or inbox already.");
@@ -46,6 +52,8 @@ void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shap
           "It belongs to another role, \"" + RoleName(its_owner) + "\".",
           "Both must have the same owner.");
   }
+  const std::string unfit = by_generation ? WhyUnfitPartition(part) : "";
+  if (!unfit.empty()) Throw(ERRCODE_WRONG_OBJECT_TYPE, refused, unfit);
   // Defaults and further indexes can be repaired.
   TableShape least = shape;
   least.indexes.clear();
@@ -83,7 +91,8 @@ void Repair::FixOwners(Oid relation) {
   const uint64 rows =
       Run("SELECT p.part::oid, p.kind FROM postbox.parts_of(ARRAY[$1]) p "
           "JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation "
-          "WHERE c.relowner <> o.relowner",
+          "WHERE c.relowner <> o.relowner ORDER BY p.kind = 'partition', "
+          "p.kind DESC, p.part::text",
           key);
   std::vector<std::pair<Oid, std::string>> parts;
   for (uint64 row = 0; row < rows; ++row) parts.emplace_back(OidColumn(row, 1), TextColumn(row, 2));
@@ -131,7 +140,7 @@ Oid RegisteredPart(Oid relation, const char* kind, const char* registry, const c
           "SELECT c.oid FROM postbox." +
               std::string(registry) +
               " r JOIN pg_class t ON t.oid = r.relation JOIN pg_class c ON c.oid = " + part +
-              " WHERE r.relation = $1 AND c.relkind = 'r' AND c.relowner = t.relowner "
+              " WHERE r.relation = $1 AND c.relkind IN ('r', 'p') AND c.relowner = t.relowner "
               "AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, "
               "o.parked) AND o.relation <> $1) AND NOT EXISTS (SELECT FROM postbox.inbox i "
               "WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> $1)",
@@ -163,10 +172,12 @@ Oid FindFreePart(Oid of, Oid given, const char* suffix, const char* what, const 
   for (const ColumnShape& column : shape.columns) columns.push_back(column.name);
   Parameters parameters;
   parameters.AddOid(REGCLASSOID, of).Add(TEXTARRAYOID, TextArrayValue(columns));
+  parameters.Add(BOOLOID, BoolGetDatum(shape.options == kByGeneration));
   const uint64 rows =
       Run("SELECT c.oid::regclass::text FROM pg_class c JOIN pg_class o ON o.oid = $1 "
           "AND c.relnamespace = o.relnamespace AND c.relowner = o.relowner "
-          "WHERE c.relkind = 'r' AND NOT c.relispartition AND c.oid <> o.oid "
+          "WHERE c.relkind = CASE WHEN $3 THEN 'p'::\"char\" ELSE 'r' END "
+          "AND NOT c.relispartition AND c.oid <> o.oid "
           "AND $2 <@ ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid "
           "AND a.attnum > 0 AND NOT a.attisdropped) AND cardinality($2) = (SELECT count(*) FROM "
           "pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) "

@@ -12,9 +12,9 @@
 
 namespace postbox {
 
-// Throws unless the table can be this part of an outbox or inbox of `owner`: it is an ordinary one
-// of that role, belongs to no other, and has this shape or can get it. `what` says what it is to
-// be.
+// Throws unless the table can be this part of an outbox or inbox of `owner`: it is one of that
+// role, ordinary or partitioned as the shape says, belongs to no other, and has this shape or can
+// get it. `what` says what it is to be.
 void CheckFreePart(Oid part, const char* what, Oid owner, const TableShape& shape);
 
 // Locks the relation against all other sessions, for what needs to see all of it. Throws unless the

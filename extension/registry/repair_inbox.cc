@@ -2,6 +2,7 @@
 // postbox.register_inbox registers a table that was an inbox, before a DROP EXTENSION or in a dump.
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
+#include "extension/registry/generations.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/registry/inbox_shape.h"
 #include "extension/registry/repair.h"
@@ -13,6 +14,27 @@ namespace {
 
 constexpr char kTombstones[] = "table of tombstones";
 
+std::vector<std::string> TombstoneStatements(const NewRelation& made) {
+  std::vector<std::string> statements = CreateStatements(TombstoneShape(), made.schema, made.name);
+  statements.push_back(AddPartitionsStatement(made.Qualified(), kInboxGenerations));
+  return statements;
+}
+
+// `tombstones` may be missing.
+std::vector<Flaw> FindInboxFlaws(Oid relation, Oid tombstones) {
+  std::vector<Flaw> flaws = FindFlaws(relation, InboxShape());
+  const auto add = [&](std::vector<Flaw> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(flaws));
+  };
+  add(FindMissingPartitions(relation, kInboxGenerations, "its event ids are lost",
+                            AddPartitionsStatement(RelationName(relation), kInboxGenerations)));
+  if (!OidIsValid(tombstones)) return flaws;
+  add(FindFlaws(tombstones, TombstoneShape()));
+  add(FindMissingPartitions(tombstones, kInboxGenerations, "its tombstones are lost",
+                            AddPartitionsStatement(RelationName(tombstones), kInboxGenerations)));
+  return flaws;
+}
+
 // Makes the table of tombstones if there is none.
 Oid MakeMissingTombstones(Oid relation, Oid tombstones, Repair* repair) {
   if (OidIsValid(tombstones)) return tombstones;
@@ -20,7 +42,7 @@ Oid MakeMissingTombstones(Oid relation, Oid tombstones, Repair* repair) {
   repair->Do({RelationName(relation),
               std::string("the ") + kTombstones +
                   " is missing: a late event with an older version may bring back a deleted row",
-              CreateStatements(TombstoneShape(), made.schema, made.name)});
+              TombstoneStatements(made)});
   return repair->dry_run() ? InvalidOid : RelationNamed(made.Qualified());
 }
 
@@ -29,8 +51,7 @@ void RepairInbox(Oid relation, Repair* repair) {
   Oid tombstones = RegisteredPart(relation, kTombstones, "inbox", "tombstone");
   const bool missing = !OidIsValid(tombstones);
   tombstones = MakeMissingTombstones(relation, tombstones, repair);
-  repair->DoAll(FindFlaws(relation, InboxShape()));
-  if (OidIsValid(tombstones)) repair->DoAll(FindFlaws(tombstones, TombstoneShape()));
+  repair->DoAll(FindInboxFlaws(relation, tombstones));
   if (repair->dry_run() || !missing) return;
   const Registrar registrar("inbox");
   Parameters row;
@@ -71,12 +92,12 @@ void RegisterInbox(Oid relation, Datum retention, Oid given) {
   Oid tombstones = FindFreePart(relation, given, "tombstone", kTombstones, TombstoneShape());
   Repair repair(RelationOwner(relation), false);
   tombstones = MakeMissingTombstones(relation, tombstones, &repair);
-  repair.DoAll(FindFlaws(relation, InboxShape()));
-  repair.DoAll(FindFlaws(tombstones, TombstoneShape()));
+  repair.DoAll(FindInboxFlaws(relation, tombstones));
   repair.Announce();
   const Registrar registrar("inbox");
   Parameters row;
   row.AddOid(REGCLASSOID, relation).AddOid(REGCLASSOID, tombstones).Add(INTERVALOID, retention);
+  // Generation 0 is current, whatever the others hold: they are kept for the retention from now.
   Run("INSERT INTO postbox.inbox (relation, tombstone, retention) VALUES ($1, $2, $3)", row);
 }
 

@@ -13,6 +13,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/spi.h"
+#include "extension/registry/generations.h"
 #include "extension/registry/log_relations.h"
 #include "extension/registry/outbox_parts.h"
 #include "extension/registry/outbox_registration.h"
@@ -189,6 +190,10 @@ OutboxParts ReadUnregistered(Oid relation, const NullableDatum& retention) {
     RefuseOutbox(relation, ERRCODE_WRONG_OBJECT_TYPE,
                  "It is partitioned by " + partitioning + ", not by LIST (generation).");
   }
+  if (Pg([&] { return get_attnum(relation, "seq"); }) == InvalidAttrNumber) {
+    RefuseOutbox(relation, ERRCODE_WRONG_OBJECT_TYPE,
+                 "It has no column \"seq\", so it was not created by postbox.create_outbox.");
+  }
   // The default says how long a generation is written to, if it is still there.
   Parameters of;
   of.AddOid(REGCLASSOID, relation);
@@ -206,30 +211,14 @@ OutboxParts ReadUnregistered(Oid relation, const NullableDatum& retention) {
   return parts;
 }
 
-void CheckPartitions(const OutboxParts& parts) {
-  Parameters key;
-  key.AddOid(REGCLASSOID, parts.relation);
-  if (Run("SELECT c.oid::regclass::text, c.relowner = o.relowner, "
-          "pg_get_userbyid(c.relowner)::text "
-          "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class o ON o.oid = "
-          "i.inhparent WHERE i.inhparent = $1 AND NOT (c.relkind = 'r' AND c.relpersistence = 'p' "
-          "AND c.relowner = o.relowner) ORDER BY 1 LIMIT 1",
-          key) == 0) {
-    return;
-  }
-  RefuseOutbox(parts.relation, ERRCODE_WRONG_OBJECT_TYPE,
-               "Its partition " + TextColumn(0, 1) +
-                   (BoolColumn(0, 2) ? " is not an ordinary, logged table."
-                                     : " belongs to another role, \"" + TextColumn(0, 3) + "\"."));
-}
-
 std::vector<Flaw> FindFlawsAsOwner(const OutboxParts& parts) {
   const OwnerRights rights(parts.owner);
   return FindOutboxFlaws(parts);
 }
 
 void RegisterAgain(OutboxParts parts, const NullableDatum& retention, Oid counter, Oid parked) {
-  if (parts.is_log) CheckPartitions(parts);
+  const std::string unfit = parts.is_log ? WhyUnfitPartition(parts.relation) : "";
+  if (!unfit.empty()) RefuseOutbox(parts.relation, ERRCODE_WRONG_OBJECT_TYPE, unfit);
   parts.counter = FindFreePart(parts.relation, counter, "version", kCounter, CounterShape());
   if (parts.is_log) {
     parts.parked = FindFreePart(parts.relation, parked, "parked", kParked, ParkedShape());

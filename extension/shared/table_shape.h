@@ -28,11 +28,14 @@ struct IndexShape {
   std::string predicate;  // as pg_get_expr() writes it; empty: none
 };
 
+// Of a table whose partitions are made beside it (extension/registry/generations.h).
+inline constexpr char kByGeneration[] = " PARTITION BY LIST (generation)";
+
 struct TableShape {
   std::vector<ColumnShape> columns;
   std::string primary_key;  // its columns; empty: none
   std::vector<IndexShape> indexes;
-  std::string options;  // what follows the columns
+  std::string options;  // what follows the columns, for example kByGeneration
   std::string comment;
 };
 

@@ -118,7 +118,7 @@ is(worker_pid($node, 'postgres'), $worker, 'one worker has published all of them
 
 # A log: reading it writes nothing, but what is refused is parked, with what comes behind it, found again and published later.
 sql("SELECT postbox.create_outbox('app.log'); SELECT postbox.create_publication('log', 'app.log', '@{[TOPIC]}', max_attempts => 1)");
-my @log = ('log_parked', split /\n/, sql(q{SELECT c.relname FROM postbox.log_partitions('app.log') p JOIN pg_class c ON c.oid = p.part}));
+my @log = ('log_parked', split /\n/, sql(q{SELECT c.relname FROM postbox.generation_partitions('app.log') p JOIN pg_class c ON c.oid = p.part}));
 emulator_fault($emulator, 'rpc=Publish,code=INVALID_ARGUMENT,attribute=event_type:video.poison');
 
 sub emit_to_log

@@ -135,7 +135,7 @@ subtest 'the function of the trigger on another table is an error, or does nothi
 };
 
 subtest 'a trigger that the owner has disabled or dropped is shown, and put back' => sub {
-	my $part = $node->safe_psql('postgres', q{SELECT part FROM postbox.log_partitions('app.outbox') ORDER BY 1 LIMIT 1});
+	my $part = $node->safe_psql('postgres', q{SELECT part FROM postbox.generation_partitions('app.outbox') ORDER BY 1 LIMIT 1});
 	for my $change ("ALTER TABLE $part DISABLE TRIGGER postbox_stamp", "DROP TRIGGER postbox_stamp ON $part", "ALTER TABLE $part DISABLE TRIGGER ALL", "ALTER TABLE $part ENABLE ALWAYS TRIGGER postbox_stamp",
 		"CREATE OR REPLACE TRIGGER postbox_stamp BEFORE INSERT ON $part FOR EACH ROW WHEN (false) EXECUTE FUNCTION postbox.stamp_event()", "CREATE OR REPLACE TRIGGER postbox_stamp BEFORE UPDATE ON $part FOR EACH ROW EXECUTE FUNCTION postbox.stamp_event()")
 	{

@@ -24,6 +24,13 @@ sub trigger
 }
 
 # Rows of triggers: hook, when and where, what makes the worker come to it, kind.
+# Fills a generation of the inbox that is older than the retention.
+sub past_retention
+{
+	my ($fill) = @_;
+	return as_superuser("$fill; UPDATE postbox.inbox SET generation = 0, generation_since = '2020-01-01', previous_since = '2020-01-01' WHERE relation = 'evil.inbox'::regclass");
+}
+
 my @triggers = (
 	[ 'a BEFORE row trigger of a table outbox', 'BEFORE UPDATE ON evil.tab FOR EACH ROW', 'evil.tab', \&publish_table ],
 	[ 'an AFTER row trigger of a table outbox', 'AFTER UPDATE ON evil.tab FOR EACH ROW', 'evil.tab', \&publish_table ],
@@ -36,8 +43,10 @@ my @triggers = (
 	[ 'an AFTER trigger of parked events that are deleted', 'AFTER DELETE ON evil.log_parked FOR EACH ROW', 'evil.log_parked', \&park_log ],
 	[ 'a statement trigger of parked events', 'BEFORE INSERT ON evil.log_parked FOR EACH STATEMENT', 'evil.log_parked', \&park_log ],
 	[ 'a trigger of an outbox that is purged', 'BEFORE DELETE ON evil.tab FOR EACH STATEMENT', 'evil.tab', sub { } ],
-	[ 'a trigger of an inbox that is purged', 'BEFORE DELETE ON evil.inbox FOR EACH STATEMENT', 'evil.inbox', sub { } ],
-	[ 'a trigger of tombstones that are purged', 'BEFORE DELETE ON evil.inbox_tombstone FOR EACH STATEMENT', 'evil.inbox_tombstone', sub { } ],
+	[ 'a trigger of an inbox that is purged', 'BEFORE TRUNCATE ON evil.inbox_g1 FOR EACH STATEMENT', 'evil.inbox_g1',
+		sub { past_retention(q{INSERT INTO evil.inbox (event_id, outcome, generation) VALUES (gen_random_uuid(), 'applied', 1)}) } ],
+	[ 'a trigger of tombstones that are purged', 'BEFORE TRUNCATE ON evil.inbox_tombstone_g1 FOR EACH STATEMENT', 'evil.inbox_tombstone_g1',
+		sub { past_retention(q{INSERT INTO evil.inbox_tombstone (target, key, version, generation) VALUES ('evil.target', 'purged', 1, 1)}) } ],
 );
 for my $trigger (@triggers)
 {

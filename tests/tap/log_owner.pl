@@ -12,7 +12,7 @@ $node->start;
 
 sub generations
 {
-	return $node->safe_psql('postgres', q{SELECT string_agg(generation::text, ' ' ORDER BY generation) FROM postbox.log_partitions('app.outbox')});
+	return $node->safe_psql('postgres', q{SELECT string_agg(generation::text, ' ' ORDER BY generation) FROM postbox.generation_partitions('app.outbox')});
 }
 
 # Without one, nobody could emit when its turn comes.

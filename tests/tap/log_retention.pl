@@ -48,7 +48,7 @@ sub insert_into
 sub past_retention
 {
 	my ($name) = @_;
-	my $row = $node->safe_psql('postgres', "SELECT p.generation, p.part FROM postbox.log_partitions('app.$name') p
+	my $row = $node->safe_psql('postgres', "SELECT p.generation, p.part FROM postbox.generation_partitions('app.$name') p
 		WHERE p.part IN (SELECT postbox.past_retention(o) FROM postbox.outbox o WHERE o.relation = 'app.$name'::regclass)");
 	return split /\|/, $row;
 }
@@ -193,7 +193,7 @@ subtest 'what row security hides is kept, and the status says so' => sub {
 	create_log('hidden', '40 days', unpublished => 1);
 	my ($generation, $part) = past_retention('hidden');
 	$node->safe_psql('postgres', 'CREATE ROLE tenant; GRANT USAGE, CREATE ON SCHEMA app TO tenant; ALTER TABLE app.hidden OWNER TO tenant');
-	$node->safe_psql('postgres', "ALTER TABLE $_ OWNER TO tenant") for split /\n/, $node->safe_psql('postgres', "SELECT p.part FROM postbox.log_partitions('app.hidden') p UNION ALL SELECT o.parked FROM postbox.outbox o WHERE o.relation = 'app.hidden'::regclass");
+	$node->safe_psql('postgres', "ALTER TABLE $_ OWNER TO tenant") for split /\n/, $node->safe_psql('postgres', "SELECT p.part FROM postbox.generation_partitions('app.hidden') p UNION ALL SELECT o.parked FROM postbox.outbox o WHERE o.relation = 'app.hidden'::regclass");
 	$node->safe_psql('postgres', q{SELECT postbox.create_publication('hidden', 'app.hidden', 'catalog.hidden.events', base_backoff => '1h', max_backoff => '1h')});
 	$node->safe_psql('postgres', "CREATE TABLE app.keep (id uuid REFERENCES $part (id))");
 	$node->safe_psql('postgres', insert_into('hidden', $generation));
@@ -229,7 +229,7 @@ subtest 'a lane without keys, and a publication that takes none of the events, k
 	$old->query_safe('COMMIT');
 	$old->quit;
 	$node->safe_psql('postgres', 'SELECT pg_current_xact_id()');
-	wait_until($node, 'postgres', q{SELECT bool_and(postbox.is_read('app.idle', p.part)) FROM postbox.log_partitions('app.idle') p}, 'all of the log counts as read');
+	wait_until($node, 'postgres', q{SELECT bool_and(postbox.is_read('app.idle', p.part)) FROM postbox.generation_partitions('app.idle') p}, 'all of the log counts as read');
 };
 
 subtest 'a suspended publication keeps what it has not read' => sub {

@@ -100,10 +100,10 @@ subtest 'maintenance goes on under other names' => sub {
 	my %past;
 	for my $name (@logs)
 	{
-		wait_until($node, 'postgres', "SELECT count(*) = 6 FROM postbox.log_partitions($oid{$name})", 'a worker makes the partition that is missing');
-		is($node->safe_psql('postgres', "SELECT count(*) FROM postbox.log_partitions($oid{$name}) p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = $oid{$name} WHERE c.relowner <> o.relowner"), '0', 'for the owner');
+		wait_until($node, 'postgres', "SELECT count(*) = 6 FROM postbox.generation_partitions($oid{$name})", 'a worker makes the partition that is missing');
+		is($node->safe_psql('postgres', "SELECT count(*) FROM postbox.generation_partitions($oid{$name}) p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = $oid{$name} WHERE c.relowner <> o.relowner"), '0', 'for the owner');
 		my $part = $past{$name} = $node->safe_psql('postgres', "SELECT part FROM postbox.past_retention((SELECT o FROM postbox.outbox o WHERE relation = $oid{$name})) part LIMIT 1");
-		$node->safe_psql('postgres', "UPDATE $oid{$name} SET generation = p.generation FROM postbox.log_partitions($oid{$name}) p WHERE p.part = '$part'::regclass" =~ s/UPDATE \d+/'UPDATE ' . $node->safe_psql('postgres', "SELECT $oid{$name}::regclass")/er);
+		$node->safe_psql('postgres', "UPDATE $oid{$name} SET generation = p.generation FROM postbox.generation_partitions($oid{$name}) p WHERE p.part = '$part'::regclass" =~ s/UPDATE \d+/'UPDATE ' . $node->safe_psql('postgres', "SELECT $oid{$name}::regclass")/er);
 	}
 	wait_until($node, 'postgres', "SELECT count(*) = 0 FROM $past{$_}", 'and empties one that is past the retention') for @logs;
 };

@@ -66,7 +66,7 @@ subtest 'after a failure what was published is not read again' => sub {
 	# The worker reports what it has counted when it is idle, and at the latest when it ends.
 	my $rows_read = sub {
 		$node->restart;
-		return $node->safe_psql('postgres', q{SELECT sum(s.idx_tup_fetch) FROM pg_stat_user_tables s JOIN postbox.log_partitions('app.outbox') p ON p.part = s.relid});
+		return $node->safe_psql('postgres', q{SELECT sum(s.idx_tup_fetch) FROM pg_stat_user_tables s JOIN postbox.generation_partitions('app.outbox') p ON p.part = s.relid});
 	};
 	my $before = $rows_read->();
 	my $sent = messages_published($emulator);

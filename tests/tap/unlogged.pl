@@ -38,7 +38,7 @@ for my $case ([ $partition, 'app.outbox', 'videos' ], [ 'app.outbox_parked', 'ap
 	$node->safe_psql('postgres', "ALTER TABLE $table SET LOGGED");
 	is(problems(), '', "$table: the repair ends it");
 }
-for my $table ('app.inbox', 'app.inbox_tombstone')
+for my $table ('app.inbox_g1', 'app.inbox_tombstone_g2')
 {
 	$node->safe_psql('postgres', "ALTER TABLE $table SET UNLOGGED");
 	is(problems(), "inbox app.inbox: $table is UNLOGGED: " . repair($table), "$table: the inbox says so");

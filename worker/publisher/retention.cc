@@ -159,12 +159,13 @@ std::size_t Retention::Purge(std::size_t batch) {
     Parameters relation;
     relation.AddOid(REGCLASSOID, table.relation);
     relation.AddInt(static_cast<int>(batch));
-    Run(table.outbox ? "SELECT postbox.purge_outbox($1, $2)" : "SELECT postbox.purge_inbox($1, $2)",
+    Run(table.outbox ? "SELECT postbox.purge_outbox($1, $2)" : "SELECT postbox.purge_inbox($1)",
         relation);
-    purged = static_cast<std::size_t>(Int64Column(0, 1));
+    if (table.outbox) purged = static_cast<std::size_t>(Int64Column(0, 1));
     if (purged > 0) Failpoint("during_retention");
-    // A log empties partitions and counts no events. If it did, the transaction has an id.
-    if (table.outbox && purged == 0 && TransactionIdIsValid(GetTopTransactionIdIfAny())) {
+    // A log and an inbox empty partitions, and have no more rows to purge after that. If they did,
+    // or if the current generation of an inbox has changed, the transaction has an id.
+    if (purged == 0 && TransactionIdIsValid(GetTopTransactionIdIfAny())) {
       Failpoint("during_rotation");
     }
   });

@@ -1,5 +1,6 @@
-// Deletes what is older than its retention: postbox.purge_outbox and postbox.purge_inbox, one batch
-// at a time, as the owner of the table. One worker of a database does it (the one with ordinal 0).
+// Removes what is older than its retention: postbox.purge_outbox, one batch at a time, and
+// postbox.purge_inbox, as the owner of the table. One worker of a database does it (the one with
+// ordinal 0).
 //
 // A round begins every postbox.maintenance_interval and visits the outboxes and inboxes in turn,
 // each until a batch comes back with nothing to delete. A table that fails is left out until the

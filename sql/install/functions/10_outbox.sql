@@ -155,15 +155,21 @@ BEGIN
             UNION ALL
             SELECT i.relation, i.tombstone, 'table of tombstones', '{target,key,version,deleted_at}'
             FROM postbox.inbox i WHERE i.relation = ANY (relations)
+        ), found(relation, part, kind) AS (
+            SELECT own.relation, own.part, own.kind FROM own JOIN pg_class c ON c.oid = own.part
+            WHERE c.relkind = CASE own.kind WHEN 'table of tombstones' THEN 'p' ELSE 'r' END
+              AND own.columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+              AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (relations))
+              AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (relations))
         ), partition(relation, part) AS (
-            SELECT o.relation, h.inhrelid FROM postbox.outbox o JOIN pg_inherits h ON h.inhparent = o.relation WHERE o.relation = ANY (relations)
+            SELECT r.relation, h.inhrelid
+            FROM (SELECT o.relation, o.relation::oid AS parent FROM postbox.outbox o WHERE o.relation = ANY (relations)
+                  UNION ALL SELECT i.relation, i.relation FROM postbox.inbox i WHERE i.relation = ANY (relations)
+                  UNION ALL SELECT f.relation, f.part FROM found f) r
+            JOIN pg_inherits h ON h.inhparent = r.parent
             UNION SELECT p.relation, h.inhrelid FROM partition p JOIN pg_inherits h ON h.inhparent = p.part
         )
-        SELECT own.relation, own.part, own.kind FROM own JOIN pg_class c ON c.oid = own.part
-        WHERE c.relkind = 'r'
-          AND own.columns <@ ARRAY(SELECT a.attname FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
-          AND NOT EXISTS (SELECT FROM postbox.outbox o WHERE c.oid IN (o.relation, o.counter, o.parked) AND o.relation <> ALL (relations))
-          AND NOT EXISTS (SELECT FROM postbox.inbox i WHERE c.oid IN (i.relation, i.tombstone) AND i.relation <> ALL (relations))
+        SELECT f.relation, f.part, f.kind FROM found f
         UNION ALL
         SELECT p.relation, p.part, 'partition' FROM partition p;
 END
@@ -204,14 +210,22 @@ BEGIN
         SELECT 1, 'part_dropped', i.relation, format('the table of tombstones of %s was dropped', i.relation),
                format('run SELECT * FROM postbox.repair_inbox(%L, dry_run => false)', i.relation)
         FROM postbox.inbox i JOIN pg_class t ON t.oid = i.relation
-        WHERE i.relation = parts_problem.relation AND NOT EXISTS (SELECT FROM part p)
-          AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = i.tombstone AND c.relkind = 'r' AND c.relowner = t.relowner)
+        WHERE i.relation = parts_problem.relation AND NOT EXISTS (SELECT FROM part p WHERE p.kind = 'table of tombstones')
+          AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = i.tombstone AND c.relkind = 'p' AND c.relowner = t.relowner)
+        UNION ALL
+        SELECT 1, 'part_dropped', i.relation, format('%s has no partition for generation %s', r.relation, g.generation),
+               format('attach it again if it was detached; else run SELECT * FROM postbox.repair_inbox(%L, dry_run => false)', i.relation)
+        FROM postbox.inbox i
+        CROSS JOIN LATERAL (SELECT i.relation UNION ALL SELECT p.part FROM part p WHERE p.kind = 'table of tombstones') AS r(relation)
+        CROSS JOIN generate_series(0, 2) AS g(generation)
+        WHERE i.relation = parts_problem.relation
+          AND NOT EXISTS (SELECT FROM postbox.generation_partitions(r.relation) p WHERE p.generation = g.generation)
         UNION ALL
         SELECT 2, 'part_of_other_owner', p.relation, format('the %s of %s, %s, belongs to role %I, whose rights the owner of the %s, %I, does not have',
                    p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), k.kind, pg_get_userbyid(o.relowner)),
                format('if this is the right table, run SELECT * FROM postbox.repair_%s(%L, dry_run => false)', k.kind, p.relation)
         FROM part p JOIN pg_class c ON c.oid = p.part JOIN pg_class o ON o.oid = p.relation
-        CROSS JOIN LATERAL (SELECT CASE WHEN p.kind = 'table of tombstones' THEN 'inbox' ELSE 'outbox' END AS kind) k
+        CROSS JOIN LATERAL (SELECT CASE WHEN EXISTS (SELECT FROM postbox.inbox i WHERE i.relation = p.relation) THEN 'inbox' ELSE 'outbox' END AS kind) k
         WHERE NOT pg_has_role(o.relowner, c.relowner, 'USAGE')
     )
     SELECT p.code, 'error', p.subject::text, p.detail, p.remedy INTO found_problem FROM problem p ORDER BY p.rank, p.detail LIMIT 1;

@@ -44,41 +44,17 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.generation_expression(interval, text) IS 'Internal: the SQL expression for the generation of a point in time, for a log outbox with this span.';
 
-CREATE OR REPLACE FUNCTION postbox.log_partitions(outbox regclass)
-    RETURNS TABLE (part regclass, generation smallint)
-    LANGUAGE sql STABLE
-    SET search_path = pg_catalog, pg_temp
-AS $$
-    SELECT c.oid::regclass, (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'IN [(]''([0-9]+)''[)]'))[1]::smallint
-    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = outbox
-$$;
-COMMENT ON FUNCTION postbox.log_partitions(regclass) IS 'Internal: the partitions of a log outbox, and the generation of each.';
-
 CREATE OR REPLACE FUNCTION postbox.add_missing_partitions(outbox regclass) RETURNS int
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    schema name;
-    log name;
-    part name;
+    part regclass;
     added int := 0;
 BEGIN
-    -- This runs code of the owner, for example in the expressions of indexes.
-    SELECT n.nspname, c.relname INTO schema, log
-    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = outbox AND c.relowner = current_user::regrole;
-    IF NOT FOUND THEN
-        RAISE insufficient_privilege USING
-            MESSAGE = format('%s does not own table %s', current_user, outbox),
-            HINT = 'Only the owner of a log outbox can create its partitions and purge it.';
-    END IF;
-    FOR i IN 0..5 LOOP
-        CONTINUE WHEN EXISTS (SELECT FROM postbox.log_partitions(outbox) p WHERE p.generation = i);
-        -- Without the partition no event could be emitted in its turn.
-        part := postbox.free_name(schema, log, '_g' || i);
-        EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I (PRIMARY KEY (id)) FOR VALUES IN (%s)', schema, part, schema, log, i);
-        PERFORM postbox.add_stamp_trigger(format('%I.%I', schema, part)::regclass);
+    -- Without its partition no event could be emitted in the turn of a generation.
+    FOR part IN SELECT postbox.add_partitions(outbox, 6, '(PRIMARY KEY (id))') LOOP
+        PERFORM postbox.add_stamp_trigger(part);
         added := added + 1;
     END LOOP;
     RETURN added;
@@ -157,49 +133,10 @@ BEGIN
     EXECUTE format('SELECT array_agg(%s) FROM (SELECT generate_series($1, $2, $3) UNION ALL SELECT $2) AS t(moment)',
                    postbox.generation_expression(registered.generation_span, 'moment'))
         INTO retained USING oldest, clock_timestamp(), registered.generation_span;
-    RETURN QUERY SELECT p.part FROM postbox.log_partitions(registered.relation) p WHERE p.generation <> ALL (retained) ORDER BY p.part;
+    RETURN QUERY SELECT p.part FROM postbox.generation_partitions(registered.relation) p WHERE p.generation <> ALL (retained) ORDER BY p.part;
 END
 $$;
 COMMENT ON FUNCTION postbox.past_retention(postbox.outbox) IS 'Internal: the partitions of a log outbox whose events are older than the retention.';
-
-CREATE OR REPLACE FUNCTION postbox.purge_partition(registered postbox.outbox, part regclass) RETURNS boolean
-    LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    filled boolean;
-    reason text;
-BEGIN
-    -- One at a time: two that have looked at the partition and then want its lock would wait for each other.
-    EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE NOWAIT', part);
-    IF row_security_active(part) THEN
-        RETURN false;  -- row security hides its rows; postbox.retention_problem reports it
-    END IF;
-    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', part) INTO filled;
-    IF NOT filled OR NOT postbox.is_read(registered.relation, part) THEN
-        RETURN false;
-    END IF;
-    -- The second look has a new snapshot, taken after the lock.
-    EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', part);
-    IF NOT postbox.is_read(registered.relation, part) THEN
-        RAISE lock_not_available;  -- gives the lock back
-    END IF;
-    EXECUTE format('TRUNCATE TABLE ONLY %s', part);
-    RETURN true;
-EXCEPTION
-    WHEN lock_not_available OR deadlock_detected THEN
-        RETURN false;
-    WHEN OTHERS THEN
-        -- A partition that cannot be emptied does not keep the others from being emptied.
-        GET STACKED DIAGNOSTICS reason = PG_EXCEPTION_DETAIL;
-        RAISE WARNING USING
-            MESSAGE = format('could not empty partition %s of outbox %s', part, registered.relation),
-            DETAIL = concat_ws(': ', SQLERRM, nullif(reason, ''));
-        RETURN false;
-END
-$$;
-COMMENT ON FUNCTION postbox.purge_partition(postbox.outbox, regclass) IS
-    'Internal: empties a partition of a log outbox if every lane has read all of it; false if it has not, or the partition is locked or cannot be emptied.';
 
 CREATE OR REPLACE FUNCTION postbox.purge_log_outbox(outbox regclass) RETURNS void
     LANGUAGE plpgsql
@@ -214,7 +151,7 @@ BEGIN
             MESSAGE = 'purge_outbox needs isolation level READ COMMITTED for a log outbox',
             DETAIL = 'An older snapshot does not show events that were committed since.';
     END IF;
-    -- What is locked for longer than lock_timeout is left for the next call, here and below.
+    -- What is locked for longer than lock_timeout is left for the next call, here and in empty_partition.
     BEGIN
         PERFORM postbox.make_partitions(outbox);
     EXCEPTION WHEN lock_not_available THEN
@@ -223,11 +160,7 @@ BEGIN
     IF registered.retention IS NULL OR row_security_active(registered.parked) THEN
         RETURN;
     END IF;
-    BEGIN
-        PERFORM postbox.purge_partition(registered, part) FROM postbox.past_retention(registered) AS part;
-    EXCEPTION WHEN lock_not_available THEN
-        NULL;  -- the bounds of a partition are not shown while another session empties it
-    END;
+    PERFORM postbox.empty_partition(part, format('postbox.is_read(%L, %L)', registered.relation, part)) FROM postbox.past_retention(registered) AS part;
 END
 $$;
 COMMENT ON FUNCTION postbox.purge_log_outbox(regclass) IS 'Internal: postbox.purge_outbox for a log outbox.';
@@ -257,7 +190,7 @@ BEGIN
     SELECT format('events older than the retention are kept: row security is forced on the owner of %s', r.relation),
            format('run ALTER TABLE %s NO FORCE ROW LEVEL SECURITY', r.relation)
         INTO problem.detail, problem.remedy
-    FROM (SELECT registered.parked UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p) AS r(relation)
+    FROM (SELECT registered.parked UNION ALL SELECT p.part FROM postbox.generation_partitions(outbox) p) AS r(relation)
     WHERE row_security_active(r.relation)
     ORDER BY r.relation::text LIMIT 1;
     IF FOUND THEN
@@ -268,7 +201,7 @@ BEGIN
            format('run ALTER TABLE %s DROP CONSTRAINT %I', c.conrelid::regclass, c.conname)
         INTO problem.detail, problem.remedy
     FROM pg_constraint c
-    WHERE c.contype = 'f' AND c.confrelid IN (SELECT outbox UNION ALL SELECT p.part FROM postbox.log_partitions(outbox) p)
+    WHERE c.contype = 'f' AND c.confrelid IN (SELECT outbox UNION ALL SELECT p.part FROM postbox.generation_partitions(outbox) p)
     ORDER BY c.confrelid::regclass::text, c.conname LIMIT 1;
     IF FOUND THEN
         RETURN problem;

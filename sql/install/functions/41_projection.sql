@@ -243,6 +243,9 @@ CREATE OR REPLACE VIEW postbox.inbox_problem AS
         SELECT i.relation, 'inbox', NULL, NULL, w.detail, w.remedy
         FROM postbox.inbox i, LATERAL postbox.unlogged_problem(i.relation, i.tombstone) w
         UNION ALL
+        SELECT i.relation, 'inbox', NULL, NULL, w.detail, w.remedy
+        FROM postbox.inbox i, LATERAL postbox.rotation_problem(i.relation) w
+        UNION ALL
         SELECT p.inbox, 'projection', p.name, p.event_types || p.delete_types, w.detail, w.remedy
         FROM postbox.projection p, LATERAL postbox.unlogged_problem(p.target) w
         UNION ALL
@@ -255,8 +258,9 @@ CREATE OR REPLACE VIEW postbox.inbox_problem AS
     WHERE f.problem IS NOT NULL;
 COMMENT ON VIEW postbox.inbox_problem IS
 $$Problems of inboxes, projections and handlers, one row for each: a broken projection or handler, whose events wait until it is repaired or dropped; an inbox whose
-  tombstones are missing or belong to another role, to which nothing is applied; a table of an inbox, or a target, that is UNLOGGED, so that a crash empties it; and a JSON
-  field that a projection takes and that was in none of the last 100 events of a type, for which nothing waits.
+  tombstones or a partition are missing or belong to another role, to which nothing is applied; a table of an inbox, or a target, that is UNLOGGED, so that a crash empties
+  it; an inbox that keeps event ids for a retention longer than it should, because transactions that are open hold its purge off; and a JSON field that a projection takes
+  and that was in none of the last 100 events of a type, for which nothing waits.
 
 A projection is broken if its target was dropped, or has lost its key, its version column or another column that it wrote when its columns were chosen. A handler is
   broken if its function is gone or has another result type. See Troubleshooting.

@@ -253,7 +253,7 @@ BEGIN
         -- The state of one outbox neither hides nor delays the findings of others.
         BEGIN
             RETURN QUERY SELECT * FROM postbox.show_findings(table_of.relation);
-            problem := CASE WHEN table_of.kind = 'outbox' THEN postbox.show_retention_problem(table_of.relation) END;
+            problem := CASE WHEN table_of.kind = 'outbox' THEN postbox.show_retention_problem(table_of.relation) ELSE postbox.rotation_problem(table_of.relation) END;
         EXCEPTION
             WHEN lock_not_available THEN
                 RETURN NEXT postbox.make_finding('tables', 'warning', table_of.relation::text,

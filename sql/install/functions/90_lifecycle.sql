@@ -48,7 +48,7 @@ BEGIN
     END IF;
     -- The counter of an outbox and the tombstones of an inbox are dropped with it. Most DROPs concern other tables.
     IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)) THEN
-        orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p);
+        orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p WHERE p.kind <> 'partition');
         DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
         DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
     END IF;

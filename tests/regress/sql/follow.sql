@@ -106,7 +106,7 @@ SELECT postbox.create_outbox('evil.jobs', 'table'), postbox.create_inbox('evil.i
 DROP TABLE evil.jobs_version, evil.inbox_tombstone;
 RESET ROLE;
 CREATE TABLE app.like_version (aggregate_type text, aggregate_id text, version bigint);
-CREATE TABLE app.like_tombstone (target regclass, key text, version bigint, deleted_at timestamptz);
+CREATE TABLE app.like_tombstone (target regclass, key text, version bigint, deleted_at timestamptz) PARTITION BY LIST (key);
 ALTER TABLE app.like_version OWNER TO regress_bob;
 ALTER TABLE app.like_tombstone OWNER TO regress_bob;
 UPDATE postbox.outbox SET counter = 'app.like_version'::regclass WHERE relation = 'evil.jobs'::regclass;

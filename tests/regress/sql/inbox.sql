@@ -62,20 +62,125 @@ SELECT postbox.drop_inbox('reader.mine');
 SELECT postbox.purge_inbox('reader.mine');
 RESET ROLE;
 
--- purging: by retention, in batches, tombstones too
-INSERT INTO reader.inbox (event_id, outcome, received_at)
-    SELECT gen_random_uuid(), 'applied', now() - interval '4 days' FROM generate_series(1, 5);
-INSERT INTO reader.inbox (event_id, outcome) SELECT gen_random_uuid(), 'applied' FROM generate_series(1, 3);
-INSERT INTO reader.inbox_tombstone (target, key, version, deleted_at)
-    SELECT 'reader.inbox', 'k' || n, 1, now() - make_interval(days => n) FROM generate_series(1, 6) n;
-SELECT postbox.purge_inbox('reader.inbox', 2);
-SELECT postbox.purge_inbox('reader.inbox', 4);
+-- purging: by generations, tombstones too; reader.inbox keeps ids for 3 days
+CREATE FUNCTION pg_temp.pass(by interval) RETURNS void LANGUAGE sql AS
+    $$ UPDATE postbox.inbox SET generation_since = generation_since - by, previous_since = previous_since - by WHERE relation = 'reader.inbox'::regclass $$;
+CREATE FUNCTION pg_temp.apply(VARIADIC ids text[]) RETURNS TABLE (id text, outcome postbox.outcome) LANGUAGE sql AS
+    $$ SELECT id, postbox.inbox_apply('reader.inbox', id, 'unknown', 'video', 'v', 1, '{}') FROM unnest(ids) AS id $$;
+CREATE FUNCTION pg_temp.kept() RETURNS TABLE (current smallint, generation smallint, ids bigint, keys text) LANGUAGE sql AS $$
+    SELECT r.generation, g.generation::smallint, (SELECT count(*) FROM reader.inbox i WHERE i.generation = g.generation),
+           (SELECT string_agg(t.key, ' ' ORDER BY t.key) FROM reader.inbox_tombstone t WHERE t.generation = g.generation)
+    FROM postbox.inbox r CROSS JOIN generate_series(0, 2) AS g(generation) WHERE r.relation = 'reader.inbox'::regclass $$;
+SELECT retention FROM postbox.inbox WHERE relation = 'reader.inbox'::regclass;
+SELECT * FROM pg_temp.apply('a1', 'a2');
+INSERT INTO reader.inbox_tombstone (target, key, version, generation) VALUES ('reader.inbox', 'a', 1, 0);
+SELECT pg_temp.pass('1.4 days');
 SELECT postbox.purge_inbox('reader.inbox');
+SELECT * FROM pg_temp.kept();
+-- half of the retention later the next generation is current, and what is in the former one is a duplicate
+SELECT pg_temp.pass('0.1 days');
 SELECT postbox.purge_inbox('reader.inbox');
-SELECT count(*) FROM reader.inbox;
-SELECT key FROM reader.inbox_tombstone ORDER BY 1;
-SELECT postbox.purge_inbox('reader.inbox', 0);
-SELECT postbox.purge_inbox('reader.inbox', NULL);
+SELECT * FROM pg_temp.apply('a1', 'b1');
+INSERT INTO reader.inbox_tombstone (target, key, version, generation) VALUES ('reader.inbox', 'b', 1, 1);
+SELECT * FROM pg_temp.kept();
+SELECT pg_temp.pass('1.5 days');
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT * FROM pg_temp.apply('a1', 'b1', 'c1');
+-- a batch, with events of all generations, new ones, and one twice
+SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY(SELECT ROW(id, 'unknown', 'video', 'v', 1, '{}', NULL, NULL)::postbox.event
+    FROM unnest('{n2,a2,b1,n1,c1,n2,a1}'::text[]) AS id));
+SELECT * FROM pg_temp.kept();
+-- nothing is removed before the retention is over, counted from the end of its generation
+SELECT pg_temp.pass('1.4 days');
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT pg_temp.pass('0.1 days');
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT * FROM pg_temp.apply('a1', 'b1', 'c1');
+SELECT * FROM pg_temp.kept();
+-- what was not purged for long
+SELECT pg_temp.pass('100 days');
+SELECT problem, remedy FROM postbox.inbox_problem;
+SELECT subject, detail, remedy FROM postbox.doctor() WHERE "check" = 'retention';
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT * FROM pg_temp.kept();
+SELECT problem, remedy FROM postbox.inbox_problem;
+SELECT * FROM pg_temp.apply('a1');
+-- a longer retention keeps what is there; any retention works
+SELECT pg_temp.pass('4 days');
+SELECT postbox.alter_inbox('reader.inbox', retention => '300000 years');
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT * FROM pg_temp.kept();
+SELECT postbox.alter_inbox('reader.inbox', retention => '3 days');
+-- not in the transaction that has applied events itself
+BEGIN;
+SELECT * FROM pg_temp.apply('d1');
+SELECT pg_temp.pass('4 days');
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT DISTINCT current FROM pg_temp.kept();
+COMMIT;
+-- one that is rolled back is forgotten
+BEGIN;
+SAVEPOINT s;
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT DISTINCT current FROM pg_temp.kept();
+SELECT * FROM pg_temp.apply('e1', 'd1');
+ROLLBACK TO s;
+SELECT * FROM pg_temp.apply('e1', 'd1');
+COMMIT;
+SELECT * FROM pg_temp.kept();
+-- a row that a user inserts names its generation
+INSERT INTO reader.inbox (event_id, outcome) VALUES (gen_random_uuid(), 'applied');
+-- a trigger, a rule and a policy of the owner meet what is applied, also in a partition
+CREATE TABLE reader.noted (what text);
+CREATE FUNCTION reader.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO reader.noted VALUES (TG_TABLE_NAME || ' ' || TG_OP || ' ' || TG_LEVEL); RETURN NEW; END $$;
+CREATE TRIGGER note AFTER INSERT ON reader.inbox FOR EACH STATEMENT EXECUTE FUNCTION reader.note();
+CREATE TRIGGER note BEFORE INSERT ON reader.inbox_g1 FOR EACH ROW EXECUTE FUNCTION reader.note();
+SELECT * FROM pg_temp.apply('f1');
+DROP TRIGGER note ON reader.inbox;
+SELECT * FROM pg_temp.apply('f2');
+DROP TRIGGER note ON reader.inbox_g1;
+SELECT * FROM pg_temp.apply('f3', 'f1', 'f2');
+SELECT * FROM reader.noted;
+DROP FUNCTION reader.note() CASCADE;
+ALTER TABLE reader.inbox_g1 RENAME TO renamed;
+SELECT * FROM pg_temp.apply('f4', 'f3');
+ALTER TABLE reader.inbox ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+CREATE POLICY none ON reader.inbox USING (event_type <> 'unknown') WITH CHECK (true);
+SELECT * FROM pg_temp.apply('f4', 'f5', 'd1');
+DROP POLICY none ON reader.inbox;
+ALTER TABLE reader.inbox NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY;
+-- a key that references it, and row security, keep a partition from being emptied
+CREATE TABLE reader.mark (id uuid, generation smallint, FOREIGN KEY (id, generation) REFERENCES reader.inbox);
+INSERT INTO reader.inbox (event_id, outcome, generation) VALUES (gen_random_uuid(), 'applied', 2);
+SELECT pg_temp.pass('100 days');
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT problem, remedy FROM postbox.inbox_problem;
+DROP TABLE reader.mark;
+ALTER TABLE reader.inbox_g2 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT problem, remedy FROM postbox.inbox_problem;
+ALTER TABLE reader.inbox_g2 NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY;
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT problem, remedy FROM postbox.inbox_problem;
+-- a partition that is gone
+DROP TABLE reader.inbox_g2;
+SELECT problem, remedy FROM postbox.inbox_problem;
+SELECT * FROM pg_temp.apply('g1');
+SELECT * FROM postbox.repair_inbox('reader.inbox', false);
+ALTER TABLE reader.inbox_tombstone DETACH PARTITION reader.inbox_tombstone_g2;
+SELECT * FROM pg_temp.apply('g1');
+SELECT problem, remedy FROM postbox.inbox_problem;
+ALTER TABLE reader.inbox_tombstone ATTACH PARTITION reader.inbox_tombstone_g2 FOR VALUES IN (2);
+SELECT * FROM pg_temp.apply('g1', 'f5');
+SELECT * FROM postbox.repair_inbox('reader.inbox');
+-- without its key nothing is applied
+ALTER TABLE reader.inbox DROP CONSTRAINT inbox_pkey;
+SELECT * FROM pg_temp.apply('g2');
+SELECT * FROM postbox.repair_inbox('reader.inbox', false);
+SELECT * FROM pg_temp.apply('g2', 'g1');
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT postbox.purge_inbox('reader.inbox');
+ROLLBACK;
 SELECT postbox.purge_inbox(NULL);
 SELECT postbox.purge_inbox('pg_class');
 SELECT postbox.purge_inbox('0');

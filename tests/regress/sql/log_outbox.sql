@@ -7,10 +7,10 @@ SELECT relation, kind, counter, parked, retention FROM postbox.outbox WHERE rela
 SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute
 WHERE attrelid = 'log_app.events'::regclass AND attnum > 0 ORDER BY attnum;
 -- a partition for each generation; one that is missing is made again
-SELECT part, generation FROM postbox.log_partitions('log_app.events') ORDER BY generation;
+SELECT part, generation FROM postbox.generation_partitions('log_app.events') ORDER BY generation;
 DROP TABLE log_app.events_g3;
 SELECT postbox.purge_outbox('log_app.events');
-SELECT count(*) FROM postbox.log_partitions('log_app.events');
+SELECT count(*) FROM postbox.generation_partitions('log_app.events');
 -- each generation is written to for a quarter of the retention, in turn
 SELECT generation_span FROM postbox.outbox WHERE relation = 'log_app.events'::regclass;
 SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = 'log_app.events'::regclass AND adnum IN (12, 13) ORDER BY adnum;

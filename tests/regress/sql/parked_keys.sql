@@ -160,9 +160,24 @@ SELECT postbox.redrive_dead_letters('reader.inbox', max_events => 0);
 SELECT postbox.redrive_dead_letters(NULL);
 
 -- retention takes no id of a parked event
-UPDATE reader.inbox SET received_at = now() - interval '30 days';
-SELECT postbox.purge_inbox('reader.inbox') > 0;
-SELECT outcome, count(*) FROM reader.inbox GROUP BY outcome;
+SELECT outcome, count(*), min(generation), max(generation) FROM reader.inbox GROUP BY outcome ORDER BY outcome;
+DO $$
+BEGIN
+    FOR turn IN 1..4 LOOP
+        UPDATE postbox.inbox SET generation_since = generation_since - interval '30 days', previous_since = previous_since - interval '30 days';
+        PERFORM postbox.purge_inbox('reader.inbox');
+    END LOOP;
+END $$;
+SELECT outcome, count(*), min(generation), max(generation) FROM reader.inbox GROUP BY outcome ORDER BY outcome;
+-- one that cannot be moved keeps its generation from being emptied
+CREATE FUNCTION reader.stay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER stay BEFORE UPDATE ON reader.inbox FOR EACH ROW EXECUTE FUNCTION reader.stay();
+UPDATE postbox.inbox SET generation_since = generation_since - interval '30 days', previous_since = previous_since - interval '30 days';
+SELECT postbox.purge_inbox('reader.inbox');
+UPDATE postbox.inbox SET generation_since = generation_since - interval '30 days', previous_since = previous_since - interval '30 days';
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT outcome, count(*) FROM reader.inbox GROUP BY outcome ORDER BY outcome;
+DROP FUNCTION reader.stay() CASCADE;
 
 -- not as long as anything is parked
 SELECT postbox.alter_inbox('reader.inbox', park_keys => false);

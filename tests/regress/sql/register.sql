@@ -151,7 +151,7 @@ CREATE UNLOGGED TABLE evil.log_g3 PARTITION OF evil.log FOR VALUES IN (3);
 SELECT postbox.register_outbox('evil.log');
 DROP TABLE evil.log_g3;
 SELECT postbox.register_outbox('evil.log', '3 days');
-SELECT count(*) FROM postbox.log_partitions('evil.log');
+SELECT count(*) FROM postbox.generation_partitions('evil.log');
 CREATE TABLE evil.other (LIKE evil.log) PARTITION BY LIST (seq);
 SELECT postbox.register_outbox('evil.other');
 CREATE UNLOGGED TABLE evil.unlogged (LIKE evil.log);

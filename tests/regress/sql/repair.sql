@@ -126,7 +126,7 @@ CREATE TABLE app.target (id text PRIMARY KEY, title text, version bigint);
 SELECT postbox.create_projection('app.inbox', '{video.created}', 'app.target', delete_types => '{video.deleted}');
 SELECT postbox.inbox_apply('app.inbox', 'e1', 'video.created', 'video', 'v1', 1, '{"title": "x"}');
 DROP TABLE app.inbox_tombstone;
-DROP INDEX app.inbox_received;
+DROP TABLE app.inbox_g1, app.inbox_g2;
 SELECT postbox.inbox_apply('app.inbox', 'e2', 'video.created', 'video', 'v1', 2, '{"title": "x"}');
 SELECT * FROM postbox.inbox_problem;
 SELECT * FROM postbox.repair_inbox('app.inbox');

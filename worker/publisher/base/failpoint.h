@@ -14,7 +14,7 @@
 //   after_checkpoint           it has done so
 //   during_rebase              a log was re-based, which is not committed
 //   during_retention           events were purged, which is not committed
-//   during_rotation            a partition of a log was emptied, which is not committed
+//   during_rotation            a log or an inbox was purged, which is not committed
 //
 // The last three are in a transaction. A pause there keeps its locks, and ends with an ERROR when
 // the step has taken its time (step_limit.h).
