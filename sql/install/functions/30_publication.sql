@@ -269,8 +269,7 @@ BEGIN
         END IF;
         problem := postbox.problem_text(postbox.outbox_problem(registered));
         IF problem IS NOT NULL THEN
-            state := 'broken';
-            last_error := problem;
+            SELECT 'broken', problem INTO state, last_error;
             RETURN NEXT;
             CONTINUE;
         END IF;

@@ -410,16 +410,26 @@ CREATE OR REPLACE FUNCTION postbox.read_arrivals(inbox regclass, after bigint, a
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off
-    SET enable_bitmapscan = off
     SET jit = off
 AS $$
+DECLARE
+    since timestamptz := postbox.time_of_micros(after);
+    till timestamptz := postbox.time_of_micros(upto);
+    page text := 'i.received_at >= $1 AND i.received_at <= $2 AND (i.received_at > $1 OR i.event_id > $3)';
+    part regclass;
+    last timestamptz;
 BEGIN
+    -- The rows of a generation are nearly in the order of time, and an index tells only blocks of them apart. So the page ends where the first rows that
+    -- are found fill it: otherwise all that is left would be sorted for each page.
+    FOR part IN SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = inbox LOOP
+        EXECUTE format('SELECT CASE WHEN count(*) = $4 THEN max(q.received_at) END FROM (SELECT i.received_at FROM ONLY %s i WHERE %s LIMIT $4) q', part, page)
+            INTO last USING since, till, after_id, most;
+        till := least(till, last);
+    END LOOP;
     RETURN QUERY EXECUTE format($sql$
         SELECT i.event_id, i.aggregate_type, i.aggregate_id, i.event_type, i.version, postbox.micros(i.received_at), i.outcome::text
-        FROM %s i WHERE i.received_at >= postbox.time_of_micros($1) AND i.received_at <= postbox.time_of_micros($3)
-          AND (i.received_at > postbox.time_of_micros($1) OR i.event_id > $2)
-        ORDER BY i.received_at, i.event_id LIMIT $4
-        $sql$, inbox) USING after, after_id, upto, most;
+        FROM %s i WHERE %s ORDER BY i.received_at, i.event_id LIMIT $4
+        $sql$, inbox, page) USING since, till, after_id, most;
 END
 $$;
 COMMENT ON FUNCTION postbox.read_arrivals(regclass, bigint, uuid, bigint, int) IS 'Internal: postbox.audit_arrivals with the rights of the current user.';
