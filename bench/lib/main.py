@@ -32,6 +32,7 @@ BENCHES = {  # and the module of each, of which one is loaded
     "emit": "emitting",
     "changes": "changes",
     "backfill": "backfill",
+    "rebuild": "rebuild",
     "republish": "republishing",
     "wait": "waiting",
     "neighbours": "neighbours",

@@ -79,6 +79,7 @@ AUTH, BROKER = 'worker/emulator/auth', 'worker/emulator/broker'
 REQUEST_RULES, SUBSCRIPTION = 'worker/emulator/rules', 'worker/emulator/subscription'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 PROVISION, COMPLETION, AUDIT = 'worker/cli/provision', 'worker/cli/completion', 'worker/cli/audit'
+REBUILD = 'worker/cli/rebuild'
 
 # What both kinds of outbox are made of.
 OF_SOURCES = (DELIVERY, SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, TRUST, SHARED)
@@ -123,8 +124,9 @@ ROOMS = {
     ADMIN: Room((WORKER_BASE, CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json', 'system')),
     PROVISION: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json', 'YAML', 'system')),
     AUDIT: Room((CLI_BASE, PULLER), ('json', 'system')),
+    REBUILD: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'system')),
     COMPLETION: Room((), ('CLI11',)),
-    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
+    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')

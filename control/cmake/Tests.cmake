@@ -127,7 +127,7 @@ set(system_test_needs stage postbox_bench counting_server bare_publish bare_pull
 foreach(name neighbours torture soak tenants)
   system_test(bench.${name} ${CMAKE_SOURCE_DIR}/bench/smoke ${name})
 endforeach()
-system_test(bench.database ${CMAKE_SOURCE_DIR}/bench/smoke drain backlog status wal held-transaction emit changes backfill republish wait cost audit)
+system_test(bench.database ${CMAKE_SOURCE_DIR}/bench/smoke drain backlog status wal held-transaction emit changes backfill rebuild republish wait cost audit)
 system_test(bench.publishing ${CMAKE_SOURCE_DIR}/bench/smoke publish pull parked latency fairness)
 system_test(bench.far ${CMAKE_SOURCE_DIR}/bench/smoke publish apply --round-trip 20)
 system_test(bench.counts ${CMAKE_SOURCE_DIR}/bench/run counts --compare)

@@ -23,6 +23,8 @@ SUBJECTS = {
     "projection.md": Subject("Projections and handlers", "What an event changes in the database of its consumer.", (
         "create_projection", "alter_projection", "pause_projection", "resume_projection", "drop_projection",
         "create_handler", "alter_handler", "pause_handler", "resume_handler", "drop_handler")),
+    "rebuild.md": Subject("Rebuilds", "A rebuild makes the target of a projection again from events that come once more.", (
+        "rebuild_projection", "finish_rebuild", "cancel_rebuild")),
     "dead-letter.md": Subject("Dead letters", "Events that could not be applied.", (
         "record_dead_letter", "redrive_dead_letter", "redrive_dead_letters", "discard_dead_letter", "discard_dead_letters")),
     "subscription.md": Subject("Subscriptions", "How the messages of a Pub/Sub subscription get into an inbox.", (
@@ -30,10 +32,10 @@ SUBJECTS = {
     "credential.md": Subject("Credentials", "Named identities under which Postbox calls Pub/Sub.", (
         "create_credential", "alter_credential", "drop_credential", "grant_credential", "revoke_credential")),
     "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (
-        "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "expired_event", "backfill_status", "workers", "credential_status", "inbox_problem",
+        "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "expired_event", "backfill_status", "rebuild_status", "workers", "credential_status", "inbox_problem",
         "projection_status", "subscription_status", "dead_letter", "parked_key", "discarded_event",
         "record_audit", "audit")),
     "tables.md": Subject("Tables", "The configuration and the state of Postbox. Functions change these tables; every role may read them, unless the table says otherwise.", (
-        "outbox", "publication", "publication_state", "lane", "backfill", "inbox", "subscription", "projection", "handler", "credential",
+        "outbox", "publication", "publication_state", "lane", "backfill", "rebuild", "inbox", "subscription", "projection", "handler", "credential",
         "credential_grant")),
 }

@@ -138,6 +138,9 @@ Outcome Projection::DeleteUnseen(const InboxEvent& event, const BoundValues& bou
 
 Outcome Projection::Delete(const InboxEvent& event, PayloadJson* payload) {
   const BoundValues bound = binder_.BindKey(event, payload);
+  if (rows_.is_shadow()) {
+    return rows_.MarkDeleted(bound, event.version()) ? Outcome::kApplied : Outcome::kStale;
+  }
   const Datum key = key_.Text(bound);
   int64 stored = 0;
   // A trigger that keeps the row moves its version on: then it was not as new before.

@@ -43,6 +43,7 @@ struct Target {
   Oid replica_identity;  // index; InvalidOid if there is none
   std::vector<Attribute> attributes;
   std::vector<UniqueIndex> indexes;
+  std::set<std::string> checks;
 
   const Attribute* Find(std::string_view column) const {
     for (const Attribute& attribute : attributes) {
@@ -130,6 +131,9 @@ Target ReadTarget(const ProjectionConfig& config) {
            attribute->atttypmod, attribute->attcollation, attribute->attnotnull,
            attribute->atthasdef || attribute->attidentity != '\0',
            attribute->attgenerated != '\0' || attribute->attidentity == ATTRIBUTE_IDENTITY_ALWAYS});
+    }
+    for (int i = 0; descriptor->constr != nullptr && i < descriptor->constr->num_check; ++i) {
+      target.checks.insert(descriptor->constr->check[i].ccname);
     }
     ReadIndexes(relation, &target);
     target.replica_identity = Pg([&] { return RelationGetReplicaIndex(relation); });
@@ -309,8 +313,10 @@ bool AddColumn(const Target& target, const SourceMap& sources, const Attribute& 
   std::optional<ColumnSource> source = sources.Find(attribute);
   if (!source) return false;
   CheckColumn(target, attribute, *source);
+  const bool not_null =
+      attribute.not_null || target.checks.contains(resolved->marks.RequiredCheck(attribute.name));
   resolved->columns.push_back({attribute.name, attribute.number, attribute.type, attribute.typmod,
-                               attribute.collation, attribute.not_null, *std::move(source),
+                               attribute.collation, not_null, *std::move(source),
                                sources.by_name() && attribute.has_default});
   return true;
 }
@@ -321,6 +327,13 @@ void AddOtherColumns(const Target& target, const SourceMap& sources, const Key& 
   std::vector<std::string> missing;
   for (const Attribute& attribute : target.attributes) {
     if (&attribute == &version || key.Has(attribute)) continue;
+    // In a shadow columns are not found by name: it has those that other projections write, too.
+    if (!resolved->marks.empty() && !resolved->marks.columns.contains(attribute.name)) {
+      if (attribute.name != kSetColumn && attribute.name != kDeletedColumn) {
+        resolved->others.push_back(Quoted(attribute.name));
+      }
+      continue;
+    }
     if (!AddColumn(target, sources, attribute, resolved) && attribute.not_null &&
         !attribute.has_default) {
       missing.push_back("\"" + attribute.name + "\"");
@@ -364,6 +377,7 @@ std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters
     config.dropped_target = TextColumn(row, 8);
     config.writes = TextArrayColumn(row, 9);
     config.name = TextColumn(row, 10);
+    config.marks = ShadowMarks::Of(TextArrayColumn(row, 11));
   }
   return configs;
 }
@@ -372,6 +386,7 @@ ProjectionColumns ResolveColumns(const ProjectionConfig& config) {
   const Target target = ReadTarget(config);
   ProjectionColumns resolved;
   resolved.target_name = target.qualified_name;
+  resolved.marks = config.marks;
 
   const Key key = config.key.empty() ? PrimaryKey(target) : NamedKey(target, config.key);
   for (const Attribute* attribute : key.columns) {
@@ -405,7 +420,15 @@ ProjectionColumns ResolveColumns(const ProjectionConfig& config) {
 TargetSql ProjectionColumns::Sql(bool returns_version) const {
   std::vector<std::string> names;
   for (const ProjectionColumn& column : columns) names.push_back(Quoted(column.name));
-  return {target_name, std::move(names), key_operators, returns_version};
+  TargetSql sql(target_name, std::move(names), key_operators, returns_version);
+  if (marks.empty()) return sql;
+  TargetSql::Shadow shadow{marks.touched, marks.begun, {}, others};
+  for (const ProjectionColumn& column : columns) {
+    const auto mark = marks.columns.find(column.name);
+    shadow.marks.push_back(mark == marks.columns.end() ? "" : mark->second);
+  }
+  sql.SetShadow(std::move(shadow));
+  return sql;
 }
 
 }  // namespace postbox

@@ -32,6 +32,7 @@ struct ProjectionConfig {
   std::string version_column;
   std::vector<std::string> writes;  // what it wrote when it was made; empty: not known
   bool chosen = false;              // `columns` are given in this call, so that they are checked
+  ShadowMarks marks;                // of the shadow of a rebuild; otherwise empty
 };
 
 struct ProjectionColumn {
@@ -54,6 +55,9 @@ struct ProjectionColumns {
   std::vector<std::string> key_operators;
   // The primary key index, if the key is the primary key of a plain table; see target_rows.h.
   Oid primary_key = InvalidOid;
+  // Of a shadow.
+  ShadowMarks marks;
+  std::vector<std::string> others;  // the columns that other projections write
 
   const ProjectionColumn& version() const { return columns[key_size]; }
   // The names of the columns; and of those of the key.
@@ -72,7 +76,7 @@ struct ProjectionColumns {
 // The columns of a query of postbox.projection for ReadProjections.
 inline constexpr char kProjectionColumns[] =
     "id, event_types, target::oid, columns::text, key, version_column::text, delete_types, "
-    "dropped_target, writes, name";
+    "dropped_target, writes, name, marks";
 // Runs the query. Needs an open SPI connection and FixedSearchPath. Read to the end before the
 // first projection is made, which runs further statements.
 std::vector<ProjectionConfig> ReadProjections(const std::string& sql, Parameters& key);

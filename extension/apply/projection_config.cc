@@ -9,6 +9,7 @@
 #include "extension/apply/inbox_cache.h"
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
+#include "extension/registry/active_rebuild.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/registry/registered_names.h"
 #include "extension/shared/problem.h"
@@ -144,6 +145,7 @@ void CreateProjection(Oid inbox, ProjectionConfig config, const NullableDatum& c
   FixedSearchPath search_path;
   RequireInboxOwner(inbox);
   LockRegistration("inbox", inbox);
+  RequireNoRebuildOf(config.target);
   if (!columns.isnull) config.columns = ColumnsArgument(columns.value);
   const ProjectionColumns resolved = Check(inbox, config);
   WarnOfLostOffsets(resolved);
@@ -188,6 +190,7 @@ void AlterProjection(FunctionCallInfo fcinfo) {
   RequireInboxOwner(inbox);
   LockRegistration("inbox", inbox);
   ProjectionConfig config = ReadProjection(name);
+  RequireNoRebuildOf(config.target);
   if (HasArgument(fcinfo, 1)) {
     config.event_types = ReadEventTypes(fcinfo->args[1].value, "event_types");
   }
@@ -215,6 +218,16 @@ void AlterProjection(FunctionCallInfo fcinfo) {
               "columns = $4::jsonb, delete_types = $5, writes = $6 WHERE id = $1",
               row);
   ForgetMissingFields(config.id);
+}
+
+void DropProjection(const std::string& name) {
+  SpiConnection connection;
+  FixedSearchPath search_path;
+  const Oid inbox = InboxOf("projection", name);
+  RequireInboxOwner(inbox);
+  LockRegistration("inbox", inbox);
+  RequireNoRebuildOf(ReadProjection(name).target);
+  DropNamed("projection", name);
 }
 
 // Nothing if the projection is in order, if it does not exist, or if its target is locked: a look
@@ -283,7 +296,7 @@ POSTBOX_FUNCTION(alter_projection) {
 POSTBOX_FUNCTION(drop_projection) {
   using namespace postbox;
   return Guarded([&] {
-    DropNamed("projection", TextArgument(fcinfo, 0, "name"));
+    DropProjection(TextArgument(fcinfo, 0, "name"));
     return Datum{0};
   });
 }

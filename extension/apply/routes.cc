@@ -109,7 +109,7 @@ void Routes::ReadProjectionsOf(Oid inbox, MemoryContext context, Tombstones* tom
                           " FROM postbox.projection p WHERE inbox = $1 ORDER BY id",
                       key);
   for (const ProjectionConfig& config : configs) {
-    if (!config.delete_types.empty()) deleting.insert(config.target);
+    if (!config.delete_types.empty() && config.marks.empty()) deleting.insert(config.target);
     try {
       Add(std::make_unique<Projection>(config, context, tombstones), config);
     } catch (const PostgresError& error) {

@@ -13,12 +13,21 @@ extern "C" {
 namespace postbox {
 namespace {
 
+// No CHECK, but those of a shadow that stand for a NOT NULL.
+bool ChecksNothing(Relation relation, bool is_shadow) {
+  const TupleConstr* constraints = RelationGetDescr(relation)->constr;
+  if (constraints == nullptr) return true;
+  for (int i = 0; i < constraints->num_check; ++i) {
+    const std::string_view name = constraints->check[i].ccname;
+    if (!is_shadow || !name.starts_with(kRequiredCheck)) return false;
+  }
+  return true;
+}
+
 bool RunsNothing(Relation relation) {
   const FormData_pg_class& form = *relation->rd_rel;
-  const TupleConstr* constraints = RelationGetDescr(relation)->constr;
   return form.relkind == RELKIND_RELATION && !form.relispartition && !form.relhassubclass &&
-         !form.relrowsecurity && relation->trigdesc == nullptr && relation->rd_rules == nullptr &&
-         (constraints == nullptr || constraints->num_check == 0);
+         !form.relrowsecurity && relation->trigdesc == nullptr && relation->rd_rules == nullptr;
 }
 
 // Whether a row gets the same value from it, however often it is written in the transaction.
@@ -110,8 +119,8 @@ bool TakesColumns(Relation relation, const ProjectionColumns& columns) {
 bool TakesSets(Oid target, const ProjectionColumns& columns) {
   return Pg([&] {
     Relation relation = relation_open(target, AccessShareLock);
-    const bool takes =
-        RunsNothing(relation) && TakesColumns(relation, columns) && TakesIndexes(relation, columns);
+    const bool takes = RunsNothing(relation) && ChecksNothing(relation, !columns.marks.empty()) &&
+                       TakesColumns(relation, columns) && TakesIndexes(relation, columns);
     relation_close(relation, AccessShareLock);
     return takes;
   });

@@ -32,6 +32,9 @@ TargetRows::TargetRows(Oid target, const ProjectionColumns& columns)
   const std::vector<Oid> key_types = TypesOf(columns, columns.key_size);
   delete_older_ = Statement::ByKey(sql.DeleteOlder(), TypesOf(columns, columns.key_size + 1));
   delete_any_ = Statement::ByKey(sql.DeleteAny(), key_types);
+  if (sql.is_shadow()) {
+    mark_deleted_ = Statement(sql.MarkDeleted(), TypesOf(columns, columns.key_size + 1));
+  }
   stored_version_ = Statement::ByKey(sql.StoredVersion(), key_types);
 }
 
@@ -119,6 +122,13 @@ bool TargetRows::DeleteOlder(const BoundValues& row) {
 
 bool TargetRows::DeleteAny(const BoundValues& row) {
   return delete_any_.Run(row.values.data(), row.nulls.data()) > 0;
+}
+
+bool TargetRows::MarkDeleted(const BoundValues& row, int64 version) {
+  if (mark_deleted_.Run(row.values.data(), row.nulls.data()) > 0) return true;
+  int64 stored = 0;
+  if (FindStored(row, &stored) && stored >= version) return false;
+  ThrowNotWritten(row, version);
 }
 
 bool TargetRows::FindStored(const BoundValues& key, int64* version) {

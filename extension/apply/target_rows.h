@@ -47,6 +47,10 @@ class TargetRows {
   // it did.
   bool DeleteOlder(const BoundValues& row);
   bool DeleteAny(const BoundValues& row);
+  // Of the shadow of a rebuild (shadow_marks.h), which keeps the version of a delete in a row, and
+  // so needs no tombstone. False if there is a row that is as new.
+  bool is_shadow() const { return mark_deleted_.has_text(); }
+  bool MarkDeleted(const BoundValues& row, int64 version);
 
   // The version of the row with that key, as the current user may see it. False if there is none.
   bool FindStored(const BoundValues& key, int64* version);
@@ -90,6 +94,7 @@ class TargetRows {
   WriteStatements writes_;
   Statement delete_older_;
   Statement delete_any_;
+  Statement mark_deleted_;
   Statement stored_version_;
 };
 

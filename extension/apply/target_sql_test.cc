@@ -52,5 +52,31 @@ TEST(TargetSqlTest, RowsAreFoundByTheOperatorsOfTheKey) {
   EXPECT_EQ(Sql().StoredVersion(), "SELECT stored.version::pg_catalog.int8" + key);
 }
 
+// A projection that writes "b" and "c" beside another one that writes "d".
+TargetSql Shadow() {
+  TargetSql sql("s.t", {"a", "v", "b", "c"}, {"OPERATOR(pg_catalog.=)"}, false);
+  sql.SetShadow({"00001", "11110", {"", "", "10000", "01000"}, {"d"}});
+  return sql;
+}
+
+TEST(TargetSqlTest, AShadowMarksWhatAnEventSets) {
+  EXPECT_EQ(Shadow().Upsert("1110"),
+            "INSERT INTO s.t AS stored (a, v, b, postbox_set) VALUES ($1, $2, $3, CASE WHEN $2 = 1 "
+            "THEN B'11111' ELSE B'10001' END) ON CONFLICT (a) DO UPDATE SET v = EXCLUDED.v, b = "
+            "EXCLUDED.b, d = CASE WHEN stored.postbox_deleted THEN EXCLUDED.d ELSE stored.d END, c "
+            "= CASE WHEN stored.postbox_deleted THEN EXCLUDED.c ELSE stored.c END, postbox_set = "
+            "EXCLUDED.postbox_set | CASE WHEN stored.postbox_deleted THEN B'11110' ELSE "
+            "stored.postbox_set END, postbox_deleted = false WHERE (stored.v < $2 OR stored.v IS "
+            "NULL)");
+}
+
+TEST(TargetSqlTest, AShadowKeepsTheVersionOfADelete) {
+  EXPECT_EQ(Shadow().MarkDeleted(),
+            "INSERT INTO s.t AS stored (a, v, postbox_set, postbox_deleted) VALUES ($1, $2, "
+            "B'00000', true) ON CONFLICT (a) DO UPDATE SET v = EXCLUDED.v, b = EXCLUDED.b, c = "
+            "EXCLUDED.c, d = EXCLUDED.d, postbox_set = EXCLUDED.postbox_set, postbox_deleted = "
+            "true WHERE (stored.v < $2 OR stored.v IS NULL)");
+}
+
 }  // namespace
 }  // namespace postbox

@@ -24,8 +24,9 @@ std::shared_ptr<WriteStatements::OfRow> WriteStatements::For(const std::string& 
   if (found != partial_.end()) return found->second;
   if (partial_.size() >= kMostPartial) partial_.clear();
   auto made = std::make_shared<OfRow>(OfRow{Statement(sql_.Upsert(present), types_),
-                                            Statement::ByKey(sql_.Update(present), types_),
+                                            {},
                                             Statement::ByKey(sql_.Difference(present), types_)});
+  if (!sql_.is_shadow()) made->update = Statement::ByKey(sql_.Update(present), types_);
   partial_.emplace(present, made);
   return made;
 }

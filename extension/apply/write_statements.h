@@ -12,7 +12,7 @@ class WriteStatements {
  public:
   struct OfRow {
     Statement upsert;
-    Statement update;  // without text if no column is absent
+    Statement update;  // without text if no column is absent, or in a shadow (shadow_marks.h)
     Statement difference;
   };
 

@@ -5,6 +5,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/new_relation.h"
 #include "extension/base/relation.h"
+#include "extension/registry/active_rebuild.h"
 #include "extension/registry/generations.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/registry/inbox_shape.h"
@@ -28,6 +29,8 @@ void CreateTables(const NewRelation& relation) {
   RunAll(CreateStatements(TombstoneShape(), relation.schema, relation.name + "_tombstone"));
   Run(AddPartitionsStatement(relation.Qualified("_tombstone"), kInboxGenerations));
 }
+
+}  // namespace
 
 Oid CreateInbox(const NewRelation& relation, Datum retention) {
   SpiConnection connection;
@@ -66,6 +69,8 @@ void DropInbox(Oid relation) {
   const std::string tombstone_name = RelationName(tombstone);
   if (!tombstone_name.empty()) Run("DROP TABLE " + tombstone_name);
 }
+
+namespace {
 
 void AlterInbox(FunctionCallInfo fcinfo) {
   const Oid relation = OidArgument(fcinfo, 0, "inbox");
@@ -107,7 +112,11 @@ POSTBOX_FUNCTION(alter_inbox) {
 POSTBOX_FUNCTION(drop_inbox) {
   using namespace postbox;
   return Guarded([&] {
-    DropInbox(OidArgument(fcinfo, 0, "inbox"));
+    const Oid relation = OidArgument(fcinfo, 0, "inbox");
+    SpiConnection connection;
+    FixedSearchPath search_path;
+    RequireNoRebuildWith(relation);
+    DropInbox(relation);
     return Datum{0};
   });
 }

@@ -3,6 +3,7 @@
 #define POSTBOX_EXTENSION_REGISTRY_INBOX_REGISTRATION_H_
 
 #include "extension/base/guard.h"
+#include "extension/base/new_relation.h"
 
 namespace postbox {
 
@@ -11,6 +12,11 @@ namespace postbox {
 
 // An error unless the current user owns the inbox. Needs SPI and FixedSearchPath.
 void RequireInboxOwner(Oid relation);
+
+// Creates the tables of an inbox, as the current user, and registers it. Returns its table.
+Oid CreateInbox(const NewRelation& relation, Datum retention);
+// Drops the tables and the registration, for the owner.
+void DropInbox(Oid relation);
 
 // What belongs to an inbox and has a name, in the table `kind` of postbox: a subscription, a
 // projection or a handler. Both throw undefined_object if there is none of that name.

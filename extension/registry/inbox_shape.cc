@@ -28,9 +28,6 @@ TableShape InboxShape() {
       {"received_at", "timestamp with time zone", "now()"},
       kGeneration};
   shape.primary_key = "event_id, generation";
-  // For postbox audit. A generation is nearly in the order of time, and a row costs it next to
-  // nothing.
-  shape.indexes = {{"_received", "received_at", "", "brin"}};
   shape.options = kByGeneration;
   shape.comment = "Events seen (postbox inbox)";
   return shape;

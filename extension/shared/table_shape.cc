@@ -19,7 +19,6 @@ struct FoundIndex {
   std::string keys;
   std::string predicate;
   bool unique;
-  std::string method;
 };
 
 // The server writes more parentheses and line ends than we do, and differently from release to
@@ -55,25 +54,24 @@ std::vector<FoundIndex> IndexesOf(Oid relation) {
           "(SELECT pg_catalog.string_agg(pg_catalog.pg_get_indexdef(i.indexrelid, k.n, true), ', ' "
           "ORDER BY k.n) FROM pg_catalog.generate_series(1, i.indnkeyatts::int) AS k(n)), "
           "coalesce(pg_catalog.pg_get_expr(i.indpred, i.indrelid, true), ''), "
-          "i.indisunique AND i.indimmediate, m.amname::pg_catalog.text FROM pg_catalog.pg_index i "
+          "i.indisunique AND i.indimmediate FROM pg_catalog.pg_index i "
           "JOIN pg_catalog.pg_class x ON x.oid OPERATOR(pg_catalog.=) i.indexrelid "
           "JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) x.relnamespace "
           "JOIN pg_catalog.pg_am m ON m.oid OPERATOR(pg_catalog.=) x.relam "
           "WHERE i.indrelid OPERATOR(pg_catalog.=) $1 AND i.indisvalid "
-          "AND m.amname OPERATOR(pg_catalog.=) ANY ('{btree,brin}') "
+          "AND m.amname OPERATOR(pg_catalog.=) 'btree' "
           "AND 0 OPERATOR(pg_catalog.=) ALL (i.indoption) ORDER BY i.indexrelid",
           key);
   std::vector<FoundIndex> indexes;
   for (uint64 row = 0; row < rows; ++row) {
     indexes.push_back({TextColumn(row, 1), Bare(TextColumn(row, 2)), Bare(TextColumn(row, 3)),
-                       BoolColumn(row, 4), TextColumn(row, 5)});
+                       BoolColumn(row, 4)});
   }
   return indexes;
 }
 
 bool Is(const FoundIndex& index, const IndexShape& shape) {
-  return index.keys == Bare(shape.keys) && index.predicate == Bare(shape.predicate) &&
-         index.method == shape.method;
+  return index.keys == Bare(shape.keys) && index.predicate == Bare(shape.predicate);
 }
 
 std::string Definition(const ColumnShape& column) {
@@ -140,8 +138,7 @@ std::string CreateIndexStatement(const IndexShape& index, const std::string& tab
     const std::string_view suffix(index.suffix);
     return ChooseRelationName(base.c_str(), nullptr, suffix.data() + 1, schema, false);
   });
-  const std::string method = index.method == "btree" ? "" : " USING " + index.method;
-  return "CREATE INDEX " + Quoted(name) + " ON " + table + method + " (" + index.keys + ")" +
+  return "CREATE INDEX " + Quoted(name) + " ON " + table + " (" + index.keys + ")" +
          (index.predicate.empty() ? "" : " WHERE " + index.predicate);
 }
 

@@ -26,7 +26,6 @@ struct IndexShape {
   std::string suffix;     // of its name
   std::string keys;       // as pg_get_indexdef() writes them, separated by ", "
   std::string predicate;  // as pg_get_expr() writes it; empty: none
-  std::string method = "btree";
 };
 
 // Of a table whose partitions are made beside it (extension/registry/generations.h).

@@ -8,6 +8,7 @@ REVOKE EXECUTE ON FUNCTION postbox.claim_publication(text) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION postbox.create_publication(text, regclass, text, text[], text, int, int, interval, interval, text, text, text),
     postbox.alter_publication(text, text, text[], int, interval, interval, text, text, int, text) FROM PUBLIC;
 GRANT SELECT ON postbox.backfill_status TO PUBLIC;
+GRANT SELECT ON postbox.rebuild_status TO PUBLIC;
 GRANT SELECT ON postbox.paused_keys TO PUBLIC;
 GRANT SELECT ON postbox.publication_status TO PUBLIC;
 GRANT SELECT ON postbox.lane_progress TO PUBLIC;

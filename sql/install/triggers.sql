@@ -54,6 +54,14 @@ CREATE POLICY readers ON postbox.backfill FOR SELECT USING (pg_has_role(owner, '
     OR (SELECT pg_has_role('pg_monitor', 'USAGE')));
 COMMENT ON POLICY readers ON postbox.backfill IS 'The role of a backfill, its members, operators and members of pg_monitor see it.';
 
+CREATE POLICY readers ON postbox.rebuild FOR SELECT USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator())
+    OR (SELECT pg_has_role('pg_monitor', 'USAGE')) OR coalesce(has_table_privilege(target, 'SELECT'), false));
+COMMENT ON POLICY readers ON postbox.rebuild IS 'The owner of the inbox, operators, members of pg_monitor, and roles that may read the target see a rebuild.';
+
+CREATE POLICY readers ON postbox.audit FOR SELECT USING ((SELECT postbox.is_operator()) OR (SELECT pg_has_role('pg_monitor', 'USAGE'))
+    OR EXISTS (SELECT FROM postbox.subscription s WHERE s.name = audit.subscription AND postbox.owns_inbox(s.inbox)));
+COMMENT ON POLICY readers ON postbox.audit IS 'The owner of the inbox, operators and members of pg_monitor see the results of audits of a subscription.';
+
 CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.inbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
@@ -72,7 +80,3 @@ COMMENT ON EVENT TRIGGER postbox_follow_altered IS 'Gives the parts of an outbox
 CREATE EVENT TRIGGER postbox_refuse_drop ON ddl_command_start WHEN TAG IN ('DROP EXTENSION') EXECUTE FUNCTION postbox.refuse_drop();
 ALTER EVENT TRIGGER postbox_refuse_drop ENABLE ALWAYS;
 COMMENT ON EVENT TRIGGER postbox_refuse_drop IS 'Refuses DROP EXTENSION postbox without CASCADE if there are outboxes or inboxes.';
-
-CREATE POLICY readers ON postbox.audit FOR SELECT USING ((SELECT postbox.is_operator()) OR (SELECT pg_has_role('pg_monitor', 'USAGE'))
-    OR EXISTS (SELECT FROM postbox.subscription s WHERE s.name = audit.subscription AND postbox.owns_inbox(s.inbox)));
-COMMENT ON POLICY readers ON postbox.audit IS 'The owner of the inbox, operators and members of pg_monitor see the results of audits of a subscription.';

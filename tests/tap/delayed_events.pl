@@ -337,7 +337,7 @@ subtest 'a plain INSERT may write any attributes' => sub {
 
 subtest 'the retention takes a log from which a delayed event was read, and the event comes all the same' => sub {
 	ask(q{SELECT postbox.create_outbox('app.short', retention => '5 min'); SELECT postbox.create_publication('short', 'app.short', 'catalog.other.events')});
-	my ($generation, $part) = split /\|/, ask(q{SELECT p.generation, p.part FROM postbox.log_partitions('app.short') p
+	my ($generation, $part) = split /\|/, ask(q{SELECT p.generation, p.part FROM postbox.generation_partitions('app.short') p
 		WHERE p.part IN (SELECT postbox.past_retention(o) FROM postbox.outbox o WHERE o.relation = 'app.short'::regclass) LIMIT 1});
 	# A plain INSERT, with the time as JSON writes it.
 	ask(qq{INSERT INTO app.short (id, aggregate_type, aggregate_id, event_type, version, payload, generation, attributes)

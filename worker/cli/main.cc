@@ -21,6 +21,7 @@
 #include "worker/cli/base/grpc_log.h"
 #include "worker/cli/base/plain_address.h"
 #include "worker/cli/completion/scripts.h"
+#include "worker/cli/rebuild/rebuild.h"
 #include "worker/emulator/fault_client.h"
 #include "worker/emulator/server.h"
 #include "worker/puller/pull.h"
@@ -89,7 +90,63 @@ void TakeCredentialFile(const std::string& text, puller::PullOptions* options) {
   }
 }
 
-CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
+void AddRebuild(CLI::App* pull, const puller::PullOptions* pull_options,
+                cli::RebuildOptions* options) {
+  CLI::Option* rebuild =
+      pull->add_option("--rebuild", options->projection,
+                       "Rebuild the target of this projection: apply messages of the past to a "
+                       "shadow of it, replace its rows, and end. With --subscription from that "
+                       "Pub/Sub subscription, otherwise from one that is created for it")
+          ->type_name("PROJECTION");
+  CLI::Option* since =
+      pull->add_option("--since", options->since,
+                       "Rebuild from the messages that were published since this time; the topic "
+                       "must retain them")
+          ->type_name("RFC3339");
+  CLI::Option* snapshot =
+      pull->add_option("--snapshot", options->snapshot,
+                       "Rebuild from the messages that were not acknowledged when this snapshot of "
+                       "Pub/Sub was created, and from later ones");
+  CLI::Option* now = pull->add_flag("--now", options->now,
+                                    "Rebuild from what is published from now on, such as a "
+                                    "backfill; postbox.finish_rebuild then replaces the rows");
+  CLI::Option* keys =
+      pull->add_option("--keys", options->keys,
+                       "Replace the row of this key only; repeat for several (default: all)")
+          ->type_name("KEY");
+  CLI::Option* absent =
+      pull->add_option("--absent", options->absent,
+                       "What becomes of rows of the target for which no event came")
+          ->capture_default_str()
+          ->check(CLI::IsMember({"keep", "delete"}));
+  CLI::Option* lagging =
+      pull->add_option("--lagging", options->lagging,
+                       "What becomes of rows that are newer than their last event of the rebuild: "
+                       "wait for the event, or keep them")
+          ->capture_default_str()
+          ->check(CLI::IsMember({"wait", "keep"}));
+  CLI::Option* dry_run =
+      pull->add_flag("--dry-run", options->dry_run, "Print what --rebuild would create");
+  CLI::Option* cancel = pull->add_flag("--cancel", options->cancel,
+                                       "Cancel the rebuild, and remove what was created for it");
+  for (CLI::Option* option : {since, snapshot, now, keys, absent, lagging, dry_run, cancel}) {
+    option->needs(rebuild);
+  }
+  since->excludes(snapshot)->excludes(now);
+  snapshot->excludes(now);
+  pull->callback([pull_options, options] {
+    if (options->projection.empty() || options->cancel) return;
+    const bool from = !options->since.empty() || !options->snapshot.empty() || options->now;
+    if (!from && pull_options->subscriptions.empty()) {
+      throw CLI::ValidationError("--rebuild", "needs --since, --snapshot, --now or --subscription");
+    }
+    if (pull_options->subscriptions.size() > 1) {
+      throw CLI::ValidationError("--rebuild", "takes one --subscription");
+    }
+  });
+}
+
+CLI::App* AddPull(CLI::App* app, puller::PullOptions* options, cli::RebuildOptions* rebuild) {
   CLI::App* pull = app->add_subcommand(
       "pull", "Receive the messages of subscriptions and apply them in the database");
   pull->add_option("--dsn", options->dsn, cli::kDsnHelp);
@@ -117,15 +174,19 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options) {
           "Format of the log on standard error: key=value text, or one JSON object per line")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}));
+  AddRebuild(pull, options, rebuild);
   pull->footer(
       "It opens one connection to the database for the configuration, one for each subscription, "
       "and, while there is work for them, up to one for each applier of a subscription (4 by "
       "default). A pooler must have room for them.\n\n"
       "SIGHUP reloads the configuration, which is also read every 10 seconds.\n\n"
       "Exit status: 0 after SIGTERM or SIGINT, 1 after an error, 2 if the command line is "
-      "wrong.\n\n"
-      "Example:\n"
-      "  postbox pull --dsn \"host=db dbname=reader user=reader\" --project my-project");
+      "wrong. With --rebuild: 0 when the rows were replaced, 1 after an error or if the rebuild "
+      "was cancelled by others, 3 after SIGTERM or SIGINT; the same command goes on.\n\n"
+      "Examples:\n"
+      "  postbox pull --dsn \"host=db dbname=reader user=reader\" --project my-project\n"
+      "  postbox pull --dsn \"host=db dbname=reader user=reader\" --rebuild "
+      "catalog_read.video_projection --since 2026-01-01T00:00:00Z");
   return pull;
 }
 
@@ -370,7 +431,8 @@ int Run(int argc, char** argv) {
   puller::PullOptions pull_options;
   emulator::EmulatorOptions emulator_options;
   emulator::FaultClientOptions fault_options;
-  const CLI::App* pull = AddPull(&app, &pull_options);
+  cli::RebuildOptions rebuild_options;
+  const CLI::App* pull = AddPull(&app, &pull_options, &rebuild_options);
   const CLI::App* emulator = AddEmulator(&app, &emulator_options);
   AddEmulatorFault(&app, &fault_options);
   const std::vector<cli::Command> commands = cli::AddAdminCommands(&app);
@@ -384,6 +446,9 @@ int Run(int argc, char** argv) {
 
   if (*completion) return PrintCompletion(app, shell);
   cli::TakeGrpcLog();
+  if (*pull && !rebuild_options.projection.empty()) {
+    return cli::RunRebuild(pull_options, rebuild_options);
+  }
   if (*pull) return puller::RunPull(pull_options);
   for (const cli::Command& command : commands) {
     if (*command.app) return command.run();

@@ -40,7 +40,10 @@ constexpr char kQuery[] = R"(
            coalesce(s.credential, ''), 'postbox.event'::regtype::oid,
            s.max_parked_keys, s.max_parked_events, s.max_parked_bytes
       FROM postbox.subscription s
-     WHERE $1::text[] = '{}' OR s.name = ANY($1::text[])
+     -- That of a rebuild is pulled by the process of the rebuild, or by name.
+     WHERE $1::text[] = '{}' AND NOT EXISTS (SELECT FROM postbox.projection p
+                                              WHERE p.inbox = s.inbox AND p.marks IS NOT NULL)
+        OR s.name = ANY($1::text[])
      ORDER BY s.name)";
 
 struct Credential {

@@ -21,6 +21,12 @@ void PullStatus::Received(size_t messages) {
   timer_.Changed();
 }
 
+void PullStatus::Received(size_t messages, std::chrono::milliseconds age, TimePoint now) {
+  Received(messages);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  receive_lag_.Add(messages, age, now);
+}
+
 void PullStatus::Nacked(size_t messages) {
   const std::lock_guard<std::mutex> lock(mutex_);
   numbers_.nacked += static_cast<int64_t>(messages);
@@ -118,6 +124,10 @@ StatusNumbers PullStatus::Take(TimePoint now) {
   StatusNumbers numbers = numbers_;
   numbers.apply_time_p50 = apply_times_.Percentile(0.5, now);
   numbers.apply_time_p99 = apply_times_.Percentile(0.99, now);
+  numbers.lag = receive_lag_.Of(now);
+  if (const auto behind = receive_lag_.behind_at()) {
+    numbers.behind_before_ms = Milliseconds(now - *behind);
+  }
   if (last_error_at_) numbers.last_error_before_ms = Milliseconds(now - *last_error_at_);
   if (retrying_since_) {
     numbers.retrying_for_ms = Milliseconds(now - *retrying_since_);

@@ -19,6 +19,7 @@
 
 #include "worker/puller/apply_times.h"
 #include "worker/puller/key_queues.h"
+#include "worker/puller/receive_lag.h"
 #include "worker/puller/report_timer.h"
 
 namespace postbox::puller {
@@ -64,6 +65,8 @@ struct StatusNumbers {
   std::map<std::string, WaitingEvents, std::less<>> waiting{};
   std::optional<ApplyTimes::Microseconds> apply_time_p50{};
   std::optional<ApplyTimes::Microseconds> apply_time_p99{};
+  ReceiveLag::Numbers lag{};
+  std::optional<int64_t> behind_before_ms{};
 };
 
 class PullStatus {
@@ -74,6 +77,8 @@ class PullStatus {
 
   // Messages have come, or were given back.
   void Received(size_t messages);
+  // The oldest of them had been published so long before. `messages` as for Received.
+  void Received(size_t messages, std::chrono::milliseconds age, TimePoint now);
   void Nacked(size_t messages);
   // What became of a batch, which took so long.
   void Succeeded(const StatusNumbers& numbers, TimePoint::duration took, TimePoint now);
@@ -118,6 +123,7 @@ class PullStatus {
   TimePoint stream_since_ = std::chrono::steady_clock::now();
   ReportTimer timer_;
   ApplyTimes apply_times_;
+  ReceiveLag receive_lag_;
 };
 
 }  // namespace postbox::puller

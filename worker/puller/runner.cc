@@ -67,6 +67,16 @@ bool Runner::Start(std::string* error) {
   return true;
 }
 
+// How long ago the oldest of them was published, by the clock of this machine.
+std::chrono::milliseconds Runner::AgeOfOldest(const std::vector<Delivery>& deliveries) {
+  const auto now = std::chrono::system_clock::now();
+  auto oldest = now;
+  for (const Delivery& delivery : deliveries) {
+    oldest = std::min(oldest, delivery.message.publish_time);
+  }
+  return std::chrono::duration_cast<std::chrono::milliseconds>(now - oldest);
+}
+
 void Runner::OnMessages(std::vector<pubsub::ReceivedMessage> messages) {
   std::vector<Delivery> deliveries;
   deliveries.reserve(messages.size());
@@ -80,8 +90,9 @@ void Runner::OnMessages(std::vector<pubsub::ReceivedMessage> messages) {
     }
     delivery.suspect = attempts_.Known(delivery.message.message_id);
   }
+  const auto age = AgeOfOldest(deliveries);
   queue_.Push(std::move(deliveries));
-  status_->Received(messages.size());
+  status_->Received(messages.size(), age, Clock::now());
 }
 
 std::vector<uint64_t> Runner::TakeSuspended() {

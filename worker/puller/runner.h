@@ -86,6 +86,7 @@ class Runner {
 
  private:
   void OnMessages(std::vector<pubsub::ReceivedMessage> messages);
+  static std::chrono::milliseconds AgeOfOldest(const std::vector<Delivery>& deliveries);
   // On the I/O thread.
   std::vector<uint64_t> TakeSuspended();
   void OnApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,

@@ -30,14 +30,17 @@ constexpr char kReport[] =
     "applied, duplicates, stale, out_of_order, dead_letters, failures, retrying_since, next_try, "
     "last_error, last_error_at, stream, stream_since, stream_error, conflicts_per_minute, "
     "unanswered_since, unanswered_pid, suspended_types, suspended_since, suspended_error, "
-    "received, nacked, in_hand, waiting, oldest_waiting, apply_time_p50, apply_time_p99, parked) "
+    "received, nacked, in_hand, waiting, oldest_waiting, apply_time_p50, apply_time_p99, parked, "
+    "lag, behind_at, events_per_second, catch_up) "
     "SELECT $1, $2, now() - $3::float * interval '1 ms', $4::int, $5::bigint, $6::bigint, "
     "$7::bigint, $8::bigint, $9::bigint, $10::bigint, now() - $11::float * interval '1 ms', "
     "now() + $12::float * interval '1 ms', $13, now() - $14::float * interval '1 ms', "
     "$15, now() - $16::float * interval '1 ms', $17, $18::int, now() - $19::float * interval "
     "'1 ms', $20::int, $21::text[], now() - $22::float * interval '1 ms', $23, $24::bigint, "
     "$25::bigint, $26::bigint, $27::jsonb, now() - $28::float * interval '1 ms', "
-    "$29::float * interval '1 us', $30::float * interval '1 us', $31::bigint "
+    "$29::float * interval '1 us', $30::float * interval '1 us', $31::bigint, "
+    "$32::float * interval '1 ms', now() - $33::float * interval '1 ms', $34::float / 1000, "
+    "$35::float / 1000 "
     "FROM " POSTBOX_NOT_WAITING
     " ON CONFLICT (subscription, puller) DO UPDATE SET last_seen = excluded.last_seen, "
     "appliers = excluded.appliers, applied = excluded.applied, duplicates = excluded.duplicates, "
@@ -53,7 +56,9 @@ constexpr char kReport[] =
     "received = excluded.received, nacked = excluded.nacked, in_hand = excluded.in_hand, "
     "waiting = excluded.waiting, oldest_waiting = excluded.oldest_waiting, "
     "apply_time_p50 = excluded.apply_time_p50, "
-    "apply_time_p99 = excluded.apply_time_p99, parked = excluded.parked";
+    "apply_time_p99 = excluded.apply_time_p99, parked = excluded.parked, lag = excluded.lag, "
+    "behind_at = excluded.behind_at, events_per_second = excluded.events_per_second, "
+    "catch_up = excluded.catch_up";
 // Also what pullers have left behind that were killed, or whose subscription was refused. One that
 // lives reports every 5 minutes (ReportTimer::kSignOfLife).
 constexpr char kRemoveReport[] =
@@ -152,6 +157,10 @@ QueryResult StoreReport(Connection* connection, const std::string& subscription,
     number(time ? std::optional<int64_t>(time->count()) : std::nullopt);
   }
   number(numbers.parked);
+  number(numbers.lag.lag_ms);
+  number(numbers.behind_before_ms);
+  number(numbers.lag.events_per_1000_s);
+  number(numbers.lag.catch_up_per_1000);
   return connection->Execute(kReport, parameters, &kReportLimits);
 }
 

@@ -409,7 +409,7 @@ BEGIN
     RETURN QUERY SELECT (postbox.make_finding('inboxes', 'warning', format('projection %s', p.name), p.problem, p.remedy)).*
         FROM postbox.inbox_problem p WHERE p.kind = 'field';
     -- A puller reports at least every 5 minutes. Roles that may not see its reports get no finding. A standby has the reports that it has replayed,
-    -- but not the sessions of the primary.
+    -- but not the sessions of the primary. A rebuild without a puller is a finding of the check `rebuilds`.
     RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN s.stream IS NULL AND pg_is_in_recovery() THEN 'warning' ELSE 'error' END, s.name, CASE
             WHEN s.stream IS NULL AND pg_is_in_recovery() THEN 'this server is a standby, and has no report of a puller'
             WHEN s.stream IS NULL THEN CASE WHEN s.pid IS NULL THEN 'no puller reports on it' ELSE format('no puller reports on it, although a session of role %I with application_name postbox pull '
@@ -432,7 +432,7 @@ BEGIN
                   WHERE t.subscription = b.name AND t.last_seen > known - interval '6 minutes'
                   ORDER BY t.stream = 'connected' DESC, t.retrying_since NULLS FIRST LIMIT 1) t ON true
               WHERE (b.paused_until > now()) IS NOT TRUE AND (postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE') OR postbox.owns_inbox(b.inbox))) s
-        WHERE s.stream IS DISTINCT FROM 'connected' OR s.retrying_since < known - interval '1 minute';
+        WHERE s.stream <> 'connected' OR s.retrying_since < known - interval '1 minute' OR s.stream IS NULL AND NOT EXISTS (SELECT FROM postbox.rebuild r WHERE r.subscription = s.name);
     -- The server would have cancelled a statement that takes too long. On a standby the process is one of the primary.
     RETURN QUERY SELECT (postbox.make_finding('subscriptions', CASE WHEN t.unanswered_since < known - b.statement_timeout - interval '10 s' AND b.statement_timeout > '0'
                 THEN 'error' ELSE 'warning' END, b.name, format('process %s of the %s has not answered since %s', t.unanswered_pid,
@@ -517,6 +517,29 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.doctor_of_backfills() IS 'Internal: the check of postbox.doctor() on backfills that emit nothing.';
 
+CREATE OR REPLACE FUNCTION postbox.doctor_of_rebuilds() RETURNS SETOF postbox.finding
+    LANGUAGE sql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT (postbox.make_finding('rebuilds', CASE WHEN s.state = 'failing' OR s.last_error IS NOT NULL AND s.state <> 'stopped' THEN 'error' ELSE 'warning' END, s.projection,
+        CASE WHEN s.state IN ('done', 'cancelled') THEN format('its rebuild is %s, and Pub/Sub subscription %s is left of it', s.state, s.pubsub_subscription)
+             WHEN s.state = 'stopped' THEN 'its rebuild does not move: no puller reports' || coalesce('; the last error was ' || s.last_error, '')
+             WHEN s.state = 'failing' THEN format('its rebuild is stopped by an error: %s', s.last_error)
+             WHEN s.last_error IS NOT NULL THEN format('its rows cannot be replaced: %s', s.last_error)
+             ELSE format('its rows could not be replaced since %s: %s%s', date_trunc('second', r.waits_since), s.reason,
+                         format(', in %s keys, for example %s', s.lagging, s.lagging_key)) END,
+        CASE WHEN s.state IN ('done', 'cancelled') THEN format('run postbox pull --rebuild %s --cancel', quote_literal(s.projection))
+             WHEN s.state = 'stopped' THEN format('run postbox pull --rebuild %s, or cancel it: SELECT postbox.cancel_rebuild(%L)', quote_literal(s.projection), s.projection)
+             WHEN s.state = 'failing' THEN format('remove the cause; or, if an event fails, give such events up: SELECT postbox.alter_subscription(%L, on_error => ''reject'')', s.subscription)
+             WHEN s.last_error IS NOT NULL THEN format('remove the cause, and run postbox pull --rebuild %s', quote_literal(s.projection))
+             WHEN s.lagging > 0 THEN format('if its message is gone, keep such rows: SELECT postbox.finish_rebuild(%L, lagging => ''keep'')', s.projection)
+             ELSE 'end the transactions that write the target' END)).*
+    FROM postbox.rebuild_status s JOIN postbox.rebuild r ON r.target = s.target
+    WHERE s.state IN ('stopped', 'failing') OR r.state = 'active' AND s.last_error IS NOT NULL OR r.state <> 'active' AND s.pubsub_subscription IS NOT NULL
+       OR s.state = 'waiting' AND r.waits_since < clock_timestamp() - interval '1 minute'
+$$;
+COMMENT ON FUNCTION postbox.doctor_of_rebuilds() IS 'Internal: the check of postbox.doctor() on rebuilds that do not move, or have left something behind.';
+
 CREATE OR REPLACE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
@@ -525,12 +548,12 @@ CREATE OR REPLACE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
 AS $$
 DECLARE
     checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",'
-        'inboxes,connections,subscriptions,"dead letters",pauses,audits,credentials,backfills,visibility}';
+        'inboxes,connections,subscriptions,"dead letters",pauses,audits,credentials,backfills,rebuilds,visibility}';
     part text;
     found postbox.finding;
     findings postbox.finding[] := '{}';
 BEGIN
-    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,pauses,audits,credentials,backfills}'::text[] LOOP
+    FOREACH part IN ARRAY '{server,settings,transactions,rights,tables,publications,connections,subscriptions,pauses,audits,credentials,backfills,rebuilds}'::text[] LOOP
         BEGIN
             FOR found IN EXECUTE format('SELECT * FROM postbox.doctor_of_%s()', part) LOOP
                 findings := findings || found;
@@ -557,7 +580,8 @@ $$Checks Postbox in this database. Returns one row with status `ok` for each che
 The checks are `preloaded` (shared_preload_libraries), `version` (of the SQL objects, the installed files and the loaded library), `workers`, `settings`, `durability`,
   `transactions` (that hold up retention and vacuum), `rights`, `tables` (of outboxes and inboxes), `unlogged`, `retention`, `clock`, `publications`, `paused keys`,
   `inboxes` (broken projections and handlers, fields that no event has), `connections`, `subscriptions`, `dead letters`, `pauses`, `audits` (the last results of
-  `postbox audit`), `credentials`, `backfills` (that emit nothing) and `visibility` (whether the caller can see everything). What is paused has a row with the reason; it is a
+  `postbox audit`), `credentials`, `backfills` (that emit nothing), `rebuilds` (that do not
+  move) and `visibility` (whether the caller can see everything). What is paused has a row with the reason; it is a
   warning if the pause has no end and is older than a day.
 
 It changes nothing, runs no code of users, and waits at most 100 ms for a lock. A check that cannot be run is an `error` that begins with `not checked`. On a standby a row

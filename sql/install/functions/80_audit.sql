@@ -409,7 +409,6 @@ CREATE OR REPLACE FUNCTION postbox.read_arrivals(inbox regclass, after bigint, a
     RETURNS TABLE (event_id uuid, aggregate_type text, aggregate_id text, event_type text, version bigint, received bigint, outcome text)
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off
     SET jit = off
 AS $$
 DECLARE
@@ -419,8 +418,8 @@ DECLARE
     part regclass;
     last timestamptz;
 BEGIN
-    -- The rows of a generation are nearly in the order of time, and an index tells only blocks of them apart. So the page ends where the first rows that
-    -- are found fill it: otherwise all that is left would be sorted for each page.
+    -- An inbox has no index on received_at, which each event would pay for, unless its owner has made one. The rows of a generation are nearly in the
+    -- order of time. So the page ends where the first rows that are found fill it: otherwise all that is left would be sorted for each page.
     FOR part IN SELECT h.inhrelid FROM pg_inherits h WHERE h.inhparent = inbox LOOP
         EXECUTE format('SELECT CASE WHEN count(*) = $4 THEN max(q.received_at) END FROM (SELECT i.received_at FROM ONLY %s i WHERE %s LIMIT $4) q', part, page)
             INTO last USING since, till, after_id, most;

@@ -24,6 +24,7 @@ BEGIN
             DELETE FROM postbox.dead_letter d WHERE d.inbox = OLD.relation;
             DELETE FROM postbox.parked_key k WHERE k.inbox = OLD.relation;
             DELETE FROM postbox.discarded_event d WHERE d.inbox = OLD.relation;
+            DELETE FROM postbox.rebuild r WHERE r.inbox = OLD.relation;
     END CASE;
     RETURN NULL;
 END
@@ -47,8 +48,14 @@ BEGIN
         RETURN;
     END IF;
     -- The counter of an outbox and the tombstones of an inbox are dropped with it. Most DROPs concern other tables.
-    IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)) THEN
+    IF EXISTS (SELECT FROM postbox.outbox o WHERE o.relation = ANY (dropped) UNION ALL SELECT FROM postbox.inbox i WHERE i.relation = ANY (dropped)
+               UNION ALL SELECT FROM postbox.rebuild r WHERE r.target = ANY (dropped)) THEN
         orphans := ARRAY(SELECT p.part FROM postbox.parts_of(dropped) p WHERE p.kind <> 'partition');
+        -- A rebuild ends without its target or its inbox. What it has created goes with it, the inbox of the shadow first.
+        orphans := orphans || ARRAY(SELECT o.relation FROM postbox.rebuild r CROSS JOIN LATERAL (VALUES (1, r.shadow_inbox), (2, r.shadow)) o(place, relation)
+            JOIN pg_class c ON c.oid = o.relation
+            WHERE r.state = 'active' AND (r.target = ANY (dropped) OR r.inbox = ANY (dropped)) AND o.relation <> ALL (dropped) ORDER BY o.place);
+        DELETE FROM postbox.rebuild r WHERE r.target = ANY (dropped);
         DELETE FROM postbox.outbox o WHERE o.relation = ANY (dropped);
         DELETE FROM postbox.inbox i WHERE i.relation = ANY (dropped);
     END IF;

@@ -15,7 +15,8 @@ CREATE TABLE postbox.projection (
     writes text[] NOT NULL,
     paused_at timestamptz,
     paused_reason text,
-    paused_until timestamptz
+    paused_until timestamptz,
+    marks text[]
 );
 CREATE INDEX projection_inbox ON postbox.projection (inbox);
 CREATE INDEX projection_target ON postbox.projection (target);
@@ -43,6 +44,8 @@ COMMENT ON COLUMN postbox.projection.paused_at IS 'When the projection was pause
 COMMENT ON COLUMN postbox.projection.paused_reason IS 'Why it was paused.';
 COMMENT ON COLUMN postbox.projection.paused_until IS
     'Until when the projection is paused: `infinity` means until it is resumed. It is not paused if this is NULL or has passed.';
+COMMENT ON COLUMN postbox.projection.marks IS
+    'Internal: of a projection whose target is the shadow of a rebuild: what its events mark in column `postbox_set`. NULL for every other projection.';
 
 CREATE TABLE postbox.handler (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -96,6 +96,10 @@ CREATE TABLE postbox.subscription_status (
     apply_time_p99 interval,
     unanswered_since timestamptz,
     unanswered_pid int,
+    lag interval,
+    behind_at timestamptz,
+    events_per_second float8,
+    catch_up float8,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.subscription_status IS
@@ -148,6 +152,12 @@ COMMENT ON COLUMN postbox.subscription_status.apply_time_p50 IS
     'The time that half of the batches did not exceed, in the minute before `last_seen`: from the first statement of a batch to its last COMMIT. It may be a fifth too long. '
     'NULL if there was none.';
 COMMENT ON COLUMN postbox.subscription_status.apply_time_p99 IS 'Likewise, the time that 99 of 100 batches did not exceed.';
+COMMENT ON COLUMN postbox.subscription_status.lag IS
+    'How long before its arrival the oldest of the messages that came last had been published, by the clock of the puller. NULL if none has come.';
+COMMENT ON COLUMN postbox.subscription_status.behind_at IS
+    'When a message came last that had been published more than 10 s before, so that the subscription had not caught up with its topic. NULL if none did.';
+COMMENT ON COLUMN postbox.subscription_status.events_per_second IS 'Messages that came per second, in the minute before `last_seen`.';
+COMMENT ON COLUMN postbox.subscription_status.catch_up IS 'By how many seconds `lag` has decreased per second in that minute. Negative if it has grown.';
 ALTER TABLE postbox.subscription_status ENABLE ROW LEVEL SECURITY;
 
 SELECT pg_catalog.pg_extension_config_dump('postbox.subscription', '');
