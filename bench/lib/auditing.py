@@ -26,8 +26,8 @@ READ = """
         zone_upto = excluded.zone_upto, zone_snapshot = excluded.zone_snapshot, zone_next_xid = excluded.zone_next_xid"""
 # What a puller leaves of it.
 RECEIVED = """
-    INSERT INTO app.inbox (event_id, event_type, aggregate_type, aggregate_id, version, outcome)
-    SELECT o.id, o.event_type, o.aggregate_type, o.aggregate_id, o.version, 'applied' FROM app.outbox o WHERE o.seq > {after} ORDER BY o.seq"""
+    INSERT INTO app.inbox (event_id, event_type, aggregate_type, aggregate_id, version, outcome, generation)
+    SELECT o.id, o.event_type, o.aggregate_type, o.aggregate_id, o.version, 'applied', 0 FROM app.outbox o WHERE o.seq > {after} ORDER BY o.seq"""
 APPLIED = """
     INSERT INTO app.video SELECT DISTINCT ON (o.aggregate_id) o.aggregate_id, convert_from(o.payload, 'UTF8')::jsonb ->> 'title', o.version
     FROM app.outbox o WHERE o.seq > {after} ORDER BY o.aggregate_id, o.version DESC

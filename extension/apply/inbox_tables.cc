@@ -46,9 +46,14 @@ std::vector<Oid> RequirePartitions(Oid relation, const std::string& inbox,
                                    const std::string& table) {
   std::vector<Oid> partitions = GenerationPartitions(relation, kInboxGenerations);
   for (size_t i = 0; i < partitions.size(); ++i) {
-    if (OidIsValid(partitions[i])) continue;
-    ThrowIncomplete(
-        inbox, "Table " + table + " has no partition for generation " + std::to_string(i) + ".");
+    if (!OidIsValid(partitions[i])) {
+      ThrowIncomplete(
+          inbox, "Table " + table + " has no partition for generation " + std::to_string(i) + ".");
+    }
+    // What has partitions itself has no rows that seen_ids.h and dirty_find.h would find.
+    if (Pg([&] { return get_rel_relkind(partitions[i]); }) == RELKIND_RELATION) continue;
+    ThrowIncomplete(inbox, "Partition " + RelationName(partitions[i]) + " of table " + table +
+                               " is not an ordinary table.");
   }
   return partitions;
 }

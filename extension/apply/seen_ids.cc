@@ -4,6 +4,7 @@ extern "C" {
 #include <access/genam.h>
 #include <access/relation.h>
 #include <access/tableam.h>
+#include <catalog/pg_index.h>
 #include <executor/tuptable.h>
 #include <storage/bufmgr.h>
 #include <utils/fmgroids.h>
@@ -19,11 +20,14 @@ constexpr size_t kMany = 8;
 // Inside Pg(). Whether there is a row; `greatest` becomes the greatest id if that is known.
 bool FindGreatest(IndexScanDesc scan, TupleTableSlot* row, pg_uuid_t* greatest) {
   index_rescan(scan, nullptr, 0, nullptr, 0);
-  if (!index_getnext_slot(scan, BackwardScanDirection, row)) return false;
+  // The owner may have replaced the primary key by a unique index in descending order.
+  const bool descends = (scan->indexRelation->rd_indoption[0] & INDOPTION_DESC) != 0;
+  const ScanDirection from_end = descends ? ForwardScanDirection : BackwardScanDirection;
+  if (!index_getnext_slot(scan, from_end, row)) return false;
   bool null = true;
   const AttrNumber column = scan->indexRelation->rd_index->indkey.values[0];
   const Datum id = slot_getattr(row, column, &null);
-  // The owner may have permitted NULL, which comes last.
+  // The owner may have permitted NULL, which may come last.
   if (!null) *greatest = *DatumGetUUIDP(id);
   return true;
 }

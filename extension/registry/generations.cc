@@ -53,14 +53,21 @@ std::string AddPartitionsStatement(const std::string& table, int count) {
 std::vector<Flaw> FindMissingPartitions(Oid relation, int count, const std::string& loss,
                                         const std::string& repair) {
   const std::vector<Oid> partitions = GenerationPartitions(relation, count);
+  std::vector<Flaw> flaws;
   std::string missing;
   for (size_t generation = 0; generation < partitions.size(); ++generation) {
-    if (OidIsValid(partitions[generation])) continue;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(generation);
+    const Oid partition = partitions[generation];
+    if (!OidIsValid(partition)) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(generation);
+    } else if (Pg([&] { return get_rel_relkind(partition); }) != RELKIND_RELATION) {
+      flaws.push_back({RelationName(partition), "not an ordinary table", {}});
+    }
   }
-  if (missing.empty()) return {};
-  return {
-      {RelationName(relation), "no partition for generation " + missing + ": " + loss, {repair}}};
+  if (!missing.empty()) {
+    flaws.push_back(
+        {RelationName(relation), "no partition for generation " + missing + ": " + loss, {repair}});
+  }
+  return flaws;
 }
 
 std::string WhyUnfitPartition(Oid relation) {

@@ -13,7 +13,8 @@ std::vector<Oid> GenerationPartitions(Oid relation, int count);
 // The statement that creates those that are missing, as the owner. `table` is quoted and qualified.
 std::string AddPartitionsStatement(const std::string& table, int count);
 
-// A flaw if some are missing: `loss` says what that does, and `repair` puts them back.
+// A flaw if some are missing: `loss` says what that does, and `repair` puts them back. One for each
+// that is not an ordinary table, which is not repaired.
 std::vector<Flaw> FindMissingPartitions(Oid relation, int count, const std::string& loss,
                                         const std::string& repair);
 

@@ -25,25 +25,31 @@ struct DueInbox {
   std::vector<Oid> tables;  // the inbox, and its tombstones unless they were dropped
   int current;              // the generation
   bool rotation;
+  bool ahead;             // the clock was set back: a generation seems to begin later than now
   std::vector<int> past;  // the generations that are older than the retention
 
   int next() const { return (current + 1) % kInboxGenerations; }
+  bool nothing() const { return !rotation && !ahead && past.empty(); }
 };
 
 // Intervals are compared, so that no retention is too long for a timestamp.
 DueInbox ReadDue(Oid relation) {
   Parameters key;
   key.AddOid(REGCLASSOID, relation);
-  Run("SELECT i.tombstone::oid, i.generation::int, "
-      "clock_timestamp() - i.generation_since >= i.retention / 2, "
-      "clock_timestamp() - i.previous_since >= i.retention, "
-      "clock_timestamp() - i.generation_since >= i.retention "
-      "FROM postbox.inbox i WHERE i.relation = $1",
-      key);
+  if (Run("SELECT i.tombstone::oid, i.generation::int, "
+          "clock_timestamp() - i.generation_since >= i.retention / 2, "
+          "clock_timestamp() - i.previous_since >= i.retention, "
+          "clock_timestamp() - i.generation_since >= i.retention, "
+          "greatest(i.generation_since, i.previous_since) > clock_timestamp() "
+          "FROM postbox.inbox i WHERE i.relation = $1",
+          key) == 0) {
+    ThrowNoInbox(relation);
+  }
   DueInbox due{.relation = relation,
                .tables = {relation},
                .current = Int32Column(0, 2),
                .rotation = BoolColumn(0, 3),
+               .ahead = BoolColumn(0, 6),
                .past = {}};
   // The one before the previous one is the next one, too.
   if (BoolColumn(0, 4)) due.past.push_back(due.next());
@@ -145,6 +151,17 @@ void Rotate(const DueInbox& due) {
       key);
 }
 
+// Otherwise a clock that was wrong for a moment, by years, keeps all ids for years.
+void CountFromNow(Oid relation) {
+  Parameters key;
+  key.AddOid(REGCLASSOID, relation);
+  const Registrar registrar("inbox");
+  Run("UPDATE postbox.inbox AS i SET generation_since = least(i.generation_since, "
+      "clock_timestamp()), previous_since = least(i.previous_since, clock_timestamp()) "
+      "WHERE i.relation = $1",
+      key);
+}
+
 }  // namespace
 
 int PurgeInbox(Oid relation) {
@@ -155,6 +172,12 @@ int PurgeInbox(Oid relation) {
     Throw(ERRCODE_INVALID_TRANSACTION_STATE, "purge_inbox needs isolation level READ COMMITTED",
           "An older snapshot does not show which generation is current.");
   }
+  if (ReadDue(relation).nothing()) return 0;
+  // One purge at a time, and no rotation of another session until this transaction ends: what is
+  // due by the second look stays due. A generation that was due by an older look may be the current
+  // one meanwhile.
+  if (!Pg([&] { return ConditionalLockRelationOid(relation, ShareUpdateExclusiveLock); })) return 0;
+  RequireInboxOwner(relation);
   const DueInbox due = ReadDue(relation);
   // Rows that this transaction has inserted itself are not committed either. (To empty a generation
   // takes the same lock.)
@@ -164,6 +187,7 @@ int PurgeInbox(Oid relation) {
     relation_close(inbox, NoLock);
     return locked;
   });
+  if (due.ahead) CountFromNow(relation);
   int emptied = 0;
   for (const int generation : due.past) emptied += Empty(due, generation);
   if (!due.rotation || writes) return emptied;

@@ -104,11 +104,14 @@ struct OutboxColumns {
 };
 
 // What an event of a log must have in common with others to keep its order among them: the
-// aggregate id. An event that its key may pass is alone. The index of keys of the table of parked
-// events is made on it. In a table outbox, the aggregate id is the key of every event.
+// aggregate id. An event that its key may pass is alone: its id may be that of an aggregate, too,
+// so its key begins with kKeyOfEvent. The index of keys of the table of parked events is made on
+// it. In a table outbox, the aggregate id is the key of every event.
+inline constexpr std::string_view kKeyOfEvent = "postbox_event:";
 inline std::string LogKey(const std::string& of = "") {
-  return "(CASE WHEN " + of + "attributes ? 'postbox_key_may_pass'::text THEN " + of +
-         "id::text ELSE " + of + "aggregate_id END)";
+  return "(CASE WHEN " + of + "attributes ? 'postbox_key_may_pass'::text THEN '" +
+         std::string(kKeyOfEvent) + "'::text || " + of + "id::text ELSE " + of +
+         "aggregate_id END)";
 }
 
 // The columns of a registered table outbox as they are now. A column that does not exist keeps its

@@ -62,6 +62,7 @@ my %values = (
 		"'postbox.inbox_apply_batch(regclass, postbox.event[])'" ],
 	'postbox.lane_progress' => [ 'NULL', '(SELECT l FROM postbox.lane_progress l LIMIT 1)', "ROW('log', 0, 7, 1, 5, '1:9:3', '9', '{3,NULL}', '{NULL}')",
 		"ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)", "ROW('log', -1, NULL, 9, 1, '1:1:', '0', '{{1,2},{3,4}}', '{1:1:,5:9:6}')" ],
+	'postbox.publication' => [ 'NULL', '(SELECT p FROM postbox.publication p LIMIT 1)', 'jsonb_populate_record(NULL::postbox.publication, \'{"name": "log", "lanes": -1}\')' ],
 	'postbox.outbox' => [ 'NULL', "(SELECT o FROM postbox.outbox o WHERE kind = 'log' LIMIT 1)", "(SELECT o FROM postbox.outbox o WHERE adopted LIMIT 1)",
 		q{ROW(0, 'log', 0, 0, NULL, NULL, '[]', NULL, NULL, NULL)}, q{ROW(1259, 'table', 1259, NULL, '1 s', true, '{"id": "oid", "seq": null}', NULL, '1 s', 9223372036854775807)},
 		'ROW(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)' ]);

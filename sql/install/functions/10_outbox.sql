@@ -221,6 +221,13 @@ BEGIN
         WHERE i.relation = parts_problem.relation
           AND NOT EXISTS (SELECT FROM postbox.generation_partitions(r.relation) p WHERE p.generation = g.generation)
         UNION ALL
+        SELECT 1, 'part_dropped', i.relation, format('partition %s of %s is not an ordinary table', c.oid::regclass, r.relation),
+               format('replace it by an ordinary table; if its ids may be lost, drop it and run SELECT * FROM postbox.repair_inbox(%L, dry_run => false)', i.relation)
+        FROM postbox.inbox i
+        CROSS JOIN LATERAL (SELECT i.relation UNION ALL SELECT p.part FROM part p WHERE p.kind = 'table of tombstones') AS r(relation)
+        CROSS JOIN LATERAL postbox.generation_partitions(r.relation) AS g JOIN pg_class c ON c.oid = g.part AND c.relkind <> 'r'
+        WHERE i.relation = parts_problem.relation AND g.generation BETWEEN 0 AND 2
+        UNION ALL
         SELECT 2, 'part_of_other_owner', p.relation, format('the %s of %s, %s, belongs to role %I, whose rights the owner of the %s, %I, does not have',
                    p.kind, p.relation, p.part, pg_get_userbyid(c.relowner), k.kind, pg_get_userbyid(o.relowner)),
                format('if this is the right table, run SELECT * FROM postbox.repair_%s(%L, dry_run => false)', k.kind, p.relation)
@@ -256,7 +263,7 @@ CREATE OR REPLACE FUNCTION postbox.log_key(alias text) RETURNS text
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('(CASE WHEN %1$sattributes ? ''postbox_key_may_pass''::text THEN %1$sid::text ELSE %1$saggregate_id END)', alias)
+    SELECT format('(CASE WHEN %1$sattributes ? ''postbox_key_may_pass''::text THEN ''postbox_event:''::text || %1$sid::text ELSE %1$saggregate_id END)', alias)
 $$;
 COMMENT ON FUNCTION postbox.log_key(text) IS
     'Internal: the SQL expression for what an event of a log must have in common with others to keep its order among them: its aggregate id, or its id if its key may pass it.';

@@ -36,6 +36,20 @@ $$;
 COMMENT ON FUNCTION postbox.waiting_since(text, timestamptz) IS
     'Internal: since when an event with a deliver_at waits to be published; NULL if it is delayed.';
 
+-- So may their expires_at. A text that is no time has not passed.
+CREATE OR REPLACE FUNCTION postbox.has_passed(expires_at text) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    RETURN expires_at::timestamptz <= now();
+EXCEPTION
+    WHEN data_exception THEN
+        RETURN false;
+END
+$$;
+COMMENT ON FUNCTION postbox.has_passed(text) IS 'Internal: whether the expires_at of an event is over.';
+
 -- Expired events. A log whose versions are given has no row of the aggregate in its counter.
 CREATE OR REPLACE FUNCTION postbox.counted_versions(outbox regclass, aggregate_types text[], aggregate_ids text[])
     RETURNS TABLE (place bigint, version bigint)

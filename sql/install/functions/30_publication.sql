@@ -173,7 +173,7 @@ BEGIN
     ready := counted.ready;
     parked := counted.parked;
     delayed := counted.delayed;
-    republishing := CASE WHEN parked > 0 THEN postbox.count_republished(publication) ELSE 0 END;
+    republishing := CASE WHEN parked + delayed > 0 THEN postbox.count_republished(publication) ELSE 0 END;
     IF counted.has_foreign THEN
         SELECT * INTO other FROM postbox.foreign_backlog(registered.relation, publication);
         ready := ready + other.unread;
@@ -253,8 +253,7 @@ BEGIN
     LOOP
         IF state IS NULL THEN
             -- Waiting for a standby does not hide a failure that has yet to be retried.
-            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), postbox.problem_text(p.problem),
-                   coalesce(p.next_try, retry_at), least(p.since, suspended_since)
+            SELECT coalesce(p.state, CASE WHEN retry_at IS NULL THEN 'active' ELSE 'suspended' END), postbox.problem_text(p.problem), coalesce(p.next_try, retry_at), least(p.since, suspended_since)
               INTO state, why, retry_at, suspended_since
             FROM (SELECT) one LEFT JOIN postbox.publishing_state(publication) p ON p.state <> 'waiting' OR retry_at IS NULL OR retry_at <= clock_timestamp();
         END IF;
@@ -330,4 +329,4 @@ COMMENT ON COLUMN postbox.publication_status.sent_again_at_most IS
     'Counts are stored with the results; those of a worker that was killed before that are missing';
 COMMENT ON COLUMN postbox.publication_status.sent_again_at IS 'When the last of them were counted; NULL if there were none';
 COMMENT ON COLUMN postbox.publication_status.republishing IS
-    'How many events that postbox.republish has queued are not sent yet. They are among the parked ones. At most 100000. In a table, the first of each key may not count';
+    'How many events that postbox.republish has queued are not sent yet. They are among the parked ones, or the delayed ones if their key has a delayed event. At most 100000. In a table, the first of each key may not count';

@@ -155,7 +155,7 @@ AS $$
             'the row cannot be an event: ' || u.why, u.why IS NOT NULL,
             CASE WHEN u.place > 1 OR EXISTS (
                 SELECT FROM %1$s b WHERE b.publication = u.publication AND b.seq < u.seq
-                 AND (CASE WHEN b.attributes ? 'postbox_key_may_pass'::text THEN b.id::text ELSE b.aggregate_id END) = u.key)
+                 AND (CASE WHEN b.attributes ? 'postbox_key_may_pass'::text THEN 'postbox_event:'::text || b.id::text ELSE b.aggregate_id END) = u.key)
             THEN 'infinity' ELSE now() END
         FROM (SELECT u.*, row_number() OVER (PARTITION BY u.publication, u.key ORDER BY u.seq) AS place
               FROM (SELECT p.name AS publication, e.seq, e.id, e.aggregate_type, e.aggregate_id, e.event_type, e.version, e.schema_version, e.payload,
@@ -164,7 +164,7 @@ AS $$
                          e.schema_version IS NULL OR e.payload IS NULL OR e.attributes IS NULL OR e.occurred_at IS NULL THEN 'a column is null'
                      WHEN jsonb_typeof(e.attributes) <> 'object' THEN 'attributes are not a JSON object'
                      WHEN NOT isfinite(e.occurred_at) THEN 'occurred_at is infinite' END AS why,
-                     CASE WHEN e.attributes ? 'postbox_key_may_pass'::text THEN e.id::text ELSE coalesce(e.aggregate_id, '') END AS key
+                     CASE WHEN e.attributes ? 'postbox_key_may_pass'::text THEN 'postbox_event:'::text || e.id::text ELSE coalesce(e.aggregate_id, '') END AS key
                     FROM %2$s) u) u
         ON CONFLICT (publication, id) DO NOTHING
         $sql$, parked, source)

@@ -46,11 +46,13 @@ COMMENT ON FUNCTION postbox.add_partitions(regclass, int, text) IS
 CREATE OR REPLACE FUNCTION postbox.is_empty(part regclass) RETURNS boolean
     LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
+    SET lock_timeout = '200ms'
 AS $$
 DECLARE
     filled boolean;
 BEGIN
-    IF pg_relation_size(part) = 0 THEN
+    -- One that the owner has partitioned itself has no size.
+    IF pg_relation_size(part) = 0 AND EXISTS (SELECT FROM pg_class c WHERE c.oid = part AND c.relkind = 'r') THEN
         RETURN true;
     ELSIF row_security_active(part) THEN
         RETURN false;  -- row security hides its rows

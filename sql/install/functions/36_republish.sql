@@ -19,12 +19,12 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.republish_filter(text, text, text) IS 'Internal: the condition on a row of an outbox for postbox.republish, as SQL.';
 
--- The times are texts of one form, so they are compared as such: any text that an owner may have written there is one, too.
+-- A plain INSERT writes the time in the zone of its session.
 CREATE OR REPLACE FUNCTION postbox.not_expired(attributes text) RETURNS text
     LANGUAGE sql IMMUTABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT format('coalesce((%s ->> ''postbox_expires_at'') COLLATE "C" > to_char(now() AT TIME ZONE ''UTC'', ''YYYY-MM-DD"T"HH24:MI:SS.US"Z"''), true)', attributes)
+    SELECT format('CASE WHEN %1$s ? ''postbox_expires_at'' THEN postbox.has_passed(%1$s ->> ''postbox_expires_at'') IS NOT TRUE ELSE true END', attributes)
 $$;
 COMMENT ON FUNCTION postbox.not_expired(text) IS 'Internal: the condition that an event with these attributes has not expired, as SQL.';
 
@@ -35,6 +35,7 @@ CREATE OR REPLACE FUNCTION postbox.republish_log(registered postbox.outbox, p po
 AS $$
 DECLARE
     blocks boolean := p.ordering <> 'none' AND p.on_failure = 'park_key';
+    -- Without its deliver_at: what was sent early, by redrive, is not due yet.
     columns text := 'seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at';
     source text;
 BEGIN
@@ -59,12 +60,13 @@ BEGIN
     EXECUTE format($sql$
         WITH copied AS (
             INSERT INTO %1$s AS q (publication, %2$s, publish_attempts, next_retry_at, republished)
-            SELECT $1, %2$s, 0, CASE WHEN $10 AND u.place > 1 THEN 'infinity' ELSE now() END, true
+            SELECT $1, %5$s, 0, CASE WHEN $10 AND u.place > 1 THEN 'infinity' ELSE now() END, true
             FROM (SELECT e.*, row_number() OVER (PARTITION BY %4$s ORDER BY e.seq) AS place FROM %3$s) u
             ON CONFLICT (publication, id) DO NOTHING
             RETURNING q.aggregate_id, octet_length(q.payload) AS size)
         SELECT count(*), count(DISTINCT c.aggregate_id), coalesce(sum(c.size), 0)::bigint FROM copied c
-        $sql$, registered.parked, columns, source, postbox.log_key('e.'))
+        $sql$, registered.parked, columns, source, postbox.log_key('e.'), replace(columns, 'attributes',
+            'CASE WHEN attributes ? ''postbox_deliver_at'' THEN attributes - ''postbox_deliver_at'' ELSE attributes END'))
         INTO events, key_count, bytes USING p.name, "from", "to", aggregate_types, keys, parts, part, p.aggregate_types, p.lanes, blocks;
 END
 $$;

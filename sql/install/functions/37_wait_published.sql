@@ -53,7 +53,7 @@ BEGIN
     EXECUTE format($sql$
         SELECT CASE WHEN p.name IS NULL THEN 'none'
             WHEN e.published_at = '-infinity' THEN CASE e.last_error WHEN 'expired' THEN 'expired' ELSE 'discarded' END
-            WHEN e.published_at IS NOT NULL THEN 'published'
+            WHEN e.published_at IS NOT NULL OR e.last_error = 'queued by postbox.republish' THEN 'published'
             WHEN e.publish_attempts > 0 AND e.lock_token IS NULL OR e.next_retry_at = 'infinity' AND EXISTS (
                 SELECT FROM (SELECT h.publish_attempts FROM %1$s h WHERE %2$s = %3$s AND h.published_at IS NULL ORDER BY %2$s, h.seq LIMIT 1) h
                 WHERE h.publish_attempts > 0) THEN 'parked'

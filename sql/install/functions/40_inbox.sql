@@ -8,6 +8,8 @@
 --   - A rotation is due when the current generation is as old as half of the retention, and only into a generation that is empty.
 --   - A generation is emptied, by TRUNCATE, when the one after it began more than the retention ago. So a row is kept for the retention at least,
 --     and for half of it longer at most, if rotations are not held off. Ids of events that are parked are moved to the current generation first.
+--   - One transaction at a time purges an inbox, under a lock that no rotation passes. What is due is read under it: what was due before may be
+--     the current generation now.
 --   - What cannot be locked within lock_timeout is left for the next purge. postbox.rotation_problem says what has held it off for long.
 
 CREATE OR REPLACE FUNCTION postbox.create_inbox(name text, retention interval DEFAULT '14 days') RETURNS regclass
@@ -60,7 +62,8 @@ $$Removes event ids and tombstones that are older than the retention of an inbox
 An inbox and its tombstones have three generations, each with a partition. New rows go into the current one for half of the retention; then the next one becomes current.
   A generation is emptied when the one after it began more than the retention ago. Ids of parked events are moved to the current generation before that. What is locked
   is left for the next call: a partition that another session reads, and the current generation while another transaction that has applied events is open. If the
-  current generation has changed, nothing is applied to the inbox until the transaction ends.
+  current generation has changed, nothing is applied to the inbox until the transaction ends. If another transaction is purging the inbox, the call does nothing and
+  returns 0.
 
 inbox: the inbox table.
 

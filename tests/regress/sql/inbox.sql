@@ -167,6 +167,14 @@ DROP TABLE reader.inbox_g2;
 SELECT problem, remedy FROM postbox.inbox_problem;
 SELECT * FROM pg_temp.apply('g1');
 SELECT * FROM postbox.repair_inbox('reader.inbox', false);
+-- one that has partitions itself: what is in it would not be found
+DROP TABLE reader.inbox_g2;
+CREATE TABLE reader.inbox_g2 PARTITION OF reader.inbox FOR VALUES IN (2) PARTITION BY HASH (event_id);
+SELECT problem, remedy FROM postbox.inbox_problem;
+SELECT * FROM pg_temp.apply('g1');
+SELECT * FROM postbox.repair_inbox('reader.inbox');
+DROP TABLE reader.inbox_g2;
+SELECT * FROM postbox.repair_inbox('reader.inbox', false);
 ALTER TABLE reader.inbox_tombstone DETACH PARTITION reader.inbox_tombstone_g2;
 SELECT * FROM pg_temp.apply('g1');
 SELECT problem, remedy FROM postbox.inbox_problem;
@@ -178,6 +186,21 @@ ALTER TABLE reader.inbox DROP CONSTRAINT inbox_pkey;
 SELECT * FROM pg_temp.apply('g2');
 SELECT * FROM postbox.repair_inbox('reader.inbox', false);
 SELECT * FROM pg_temp.apply('g2', 'g1');
+-- a unique index in the other direction will do
+ALTER TABLE reader.inbox DROP CONSTRAINT inbox_pkey;
+CREATE UNIQUE INDEX ON reader.inbox (event_id DESC, generation);
+CREATE FUNCTION pg_temp.apply_many() RETURNS postbox.outcome[] LANGUAGE sql AS
+    $$ SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY(SELECT ROW('many' || i, 'unknown', 'video', 'v', 1, '{}', NULL, NULL)::postbox.event FROM generate_series(1, 9) i)) $$;
+SELECT pg_temp.apply_many();
+SELECT postbox.alter_inbox('reader.inbox', retention => '1 month');
+SELECT pg_temp.pass('16 days');
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT pg_temp.apply_many();
+SELECT * FROM postbox.repair_inbox('reader.inbox', false);
+-- a rotation while the clock was wrong: what it says is counted from now
+UPDATE postbox.inbox SET generation_since = '2999-01-01' WHERE relation = 'reader.inbox'::regclass;
+SELECT postbox.purge_inbox('reader.inbox');
+SELECT generation_since <= clock_timestamp() AND generation_since > now() - interval '1 minute' AS counted FROM postbox.inbox WHERE relation = 'reader.inbox'::regclass;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT postbox.purge_inbox('reader.inbox');
 ROLLBACK;

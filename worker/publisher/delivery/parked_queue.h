@@ -8,8 +8,8 @@
 //           no answer came for it alone, which is no attempt; or delayed: last_error is NULL then,
 //           and next_retry_at is its deliver_at
 //
-// The key of an event is its aggregate id; that of one which its key may pass is its own id, so
-// nothing is before or behind it.
+// The key of an event is its aggregate id; that of one which its key may pass is made of its own id
+// (LogKey() in extension/shared/outbox_columns.h), so nothing is before or behind it.
 //
 // A key is stuck at its first row. However many rows wait behind it, nothing reads them before it
 // is their turn: they are reached through that row. When it is published or discarded, the next one

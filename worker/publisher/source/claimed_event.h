@@ -34,7 +34,8 @@ struct ClaimedEvent : pubsub::OutgoingMessage {
   // Set: the event must not be sent, and is kRejected from the start.
   std::unique_ptr<UnsentEvent> unsent;
 
-  // In the encoding of the database: the aggregate id; of an event that its key may pass, the id.
+  // In the encoding of the database: the aggregate id; of an event that its key may pass, what
+  // LogKey() makes of the id.
   std::string key;
   std::string id;  // of a table outbox, or of a parked event
   // Of a table outbox: the block and the offset of the leased row.

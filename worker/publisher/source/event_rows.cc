@@ -3,6 +3,7 @@
 
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
+#include "extension/shared/outbox_columns.h"
 
 extern "C" {
 #include <access/detoast.h>
@@ -123,11 +124,19 @@ EventRow RowOf(TupleDesc descriptor, const Datum* values) {
           .occurred_at = DatumGetTimestampTz(values[kOccurredAt])};
 }
 
+// As LogKey() has it.
+std::string_view KeyOfEvent(TupleDesc descriptor, Datum id) {
+  const bool is_uuid = TypeOf(descriptor, kId) == UUIDOID;
+  const std::string_view name = is_uuid ? ViewId(id, true) : ViewBytes(id);
+  auto* key = static_cast<char*>(palloc(kKeyOfEvent.size() + name.size()));
+  std::memcpy(key, kKeyOfEvent.data(), kKeyOfEvent.size());
+  std::memcpy(key + kKeyOfEvent.size(), name.data(), name.size());
+  return {key, kKeyOfEvent.size() + name.size()};
+}
+
 // Not of a value that is NULL.
 std::string_view KeyOf(TupleDesc descriptor, const Datum* values, bool key_may_pass) {
-  if (!key_may_pass) return ViewBytes(values[kAggregateId]);
-  const bool is_uuid = TypeOf(descriptor, kId) == UUIDOID;
-  return is_uuid ? ViewId(values[kId], true) : ViewBytes(values[kId]);
+  return key_may_pass ? KeyOfEvent(descriptor, values[kId]) : ViewBytes(values[kAggregateId]);
 }
 
 // The same of a row of which something may not be readable.
@@ -188,7 +197,7 @@ void TakeKey(TupleDesc descriptor, HeapTuple tuple, KeysMayPass keys_may_pass, S
   const Datum attributes = heap_getattr(tuple, kAttributes + 1, descriptor, &null);
   if (null || row->event.id.empty() || !KeyMayPass(attributes)) return;
   const Datum id = heap_getattr(tuple, kId + 1, descriptor, &null);
-  row->key = TypeOf(descriptor, kId) == UUIDOID ? ViewId(id, true) : ViewBytes(id);
+  row->key = KeyOfEvent(descriptor, id);
 }
 
 // Runs `take` (PostgreSQL calls) so that its error leaves nothing behind. Returns the error's text,

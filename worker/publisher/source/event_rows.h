@@ -28,8 +28,8 @@ inline constexpr std::size_t kMaxPayload = pubsub::kMaxRequestBytes;
 struct StoredRow {
   int64 seq;            // 0 if it is NULL
   const char* problem;  // why the row cannot be an event, or nullptr
-  // As the index of keys has it: the aggregate id, or in a log the id of an event that its key may
-  // pass; empty if it is not readable.
+  // As the index of keys has it: the aggregate id, or in a log what LogKey() makes of the id of an
+  // event that its key may pass; empty if it is not readable.
   std::string_view key;
   // Where there is a problem: the id and the aggregate id, and empty texts where these are not
   // readable either.

@@ -19,6 +19,8 @@ struct UnsentEvent {
   std::string aggregate_id;
   std::string event_type;
   std::int64_t version;
+  // Of a log: it was published before, and postbox.republish has queued it.
+  bool republished = false;
 };
 
 }  // namespace postbox::publisher

@@ -167,11 +167,14 @@ void FillQueue(const Filler& fill, LogOutboxSql* sql) {
       "now(){slice} AND {key} NOT IN (SELECT unnest($3)) "
       "ORDER BY next_retry_at, publish_attempts, seq LIMIT $2");
   sql->rows_of_keys = fill(
-      "SELECT {columns}, publish_attempts, {why} FROM unnest($2, $3) AS k(key, after) CROSS JOIN "
+      "SELECT {columns}, publish_attempts, {why}, republished IS TRUE FROM unnest($2, $3) AS "
+      "k(key, "
+      "after) CROSS JOIN "
       "LATERAL (SELECT p.* FROM {parked} p WHERE p.publication = $1 AND {key_p} = k.key "
       "AND p.seq > k.after ORDER BY p.publication, {key_p}, p.seq LIMIT $4) AS p LIMIT $4");
   sql->rows_of_ids = fill(
-      "SELECT {columns}, publish_attempts, {why} FROM unnest($2) AS w(parked_id) CROSS JOIN "
+      "SELECT {columns}, publish_attempts, {why}, republished IS TRUE FROM unnest($2) AS "
+      "w(parked_id) CROSS JOIN "
       "LATERAL "
       "(SELECT p.* FROM {parked} p WHERE p.publication = $1 AND p.id >= w.parked_id::uuid AND "
       "p.id <= w.parked_id::uuid ORDER BY p.id LIMIT 1) AS p ORDER BY seq");

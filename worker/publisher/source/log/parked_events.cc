@@ -19,26 +19,29 @@ std::vector<std::int64_t> SeqsBefore(const PausedKeys& known,
   return before;
 }
 
-// Drops all rows of keys to which another session has added rows since the keys were read. Whether
-// there were any.
-bool DropUnknown(const PausedKeys& known, std::vector<DueRow>* due) {
-  std::unordered_set<std::string> unknown;
+// Drops all rows of keys to which another session has added rows since the keys were read. Returns
+// these keys, with the lowest seq of each.
+std::unordered_map<std::string, std::int64_t> DropUnknown(const PausedKeys& known,
+                                                          std::vector<DueRow>* due) {
+  std::unordered_map<std::string, std::int64_t> unknown;
   for (const DueRow& row : *due) {
-    if (!known.contains(row.key) || row.seq <= known.Before(row.key)) unknown.insert(row.key);
+    if (known.contains(row.key) && row.seq > known.Before(row.key)) continue;
+    const auto [key, is_new] = unknown.emplace(row.key, row.seq);
+    if (!is_new) key->second = std::min(key->second, row.seq);
   }
   std::erase_if(*due, [&](const DueRow& row) { return unknown.contains(row.key); });
-  return !unknown.empty();
+  return unknown;
 }
 
 }  // namespace
 
 bool ParkedEvents::Ready() {
   const bool was_read = keys_.read();
-  if (was_read && !reload_) return true;
+  if (was_read && !reload_.due) return true;
   const bool all = Load();
   loaded_at_ = SteadyNow();
   if (!all) return false;
-  reload_ = false;
+  reload_.due = false;
   // Perhaps lanes were merged, or an earlier lane had begun with what goes first.
   first_ = first_ || (!was_read && !publication_.parked_blocks);
   return true;
@@ -53,7 +56,7 @@ std::chrono::milliseconds ParkedEvents::RepairIn() const {
 }
 
 void ParkedEvents::ReloadFirst() {
-  reload_ = true;
+  reload_.due = true;
   first_ = !publication_.parked_blocks;
 }
 
@@ -88,13 +91,14 @@ void ParkedEvents::Reset() {
   keys_.Reset();
   ForgetLoad();
   loaded_at_ = 0;
-  reload_ = first_ = false;
+  reload_.due = first_ = false;
 }
 
 void ParkedEvents::ForgetLoad() {
   published_.clear();
   settled_.clear();
   to_make_due_.clear();
+  reload_.met.clear();
   round_.Stop();
   if (std::exchange(load_fails_, false)) load_keys_ = std::max(load_keys_ / 2, kFewestLoadKeys);
 }
@@ -175,11 +179,18 @@ bool ParkedEvents::ClaimDue(const Room& room, ByteBudget* budget, Events* events
 }
 
 std::vector<std::string> ParkedEvents::DueKeys(std::vector<DueRow> due, bool* more) {
-  if (DropUnknown(keys_, &due)) {
-    // A round that is running may have passed them.
-    round_.Stop();
-    reload_ = true;
+  const std::unordered_map<std::string, std::int64_t> unknown = DropUnknown(keys_, &due);
+  if (unknown.empty()) reload_.met.clear();
+  for (const auto& [key, seq] : unknown) {
     *more = true;
+    // A round finds no key whose first row is of another lane.
+    if (!reload_.met.insert(key).second) {
+      keys_.Add(key, seq);
+      continue;
+    }
+    // A round that is running may have passed it.
+    round_.Stop();
+    reload_.due = true;
   }
   // In the order in which they became due, so that a key with many rows does not hold up others.
   std::vector<std::string> keys;

@@ -77,7 +77,7 @@ class ParkedEvents {
   // would go on there.
   bool GoFirst() const { return first_; }
   // Whether a claim may find any.
-  bool AnyToRead() const { return !keys_.read() || !keys_.empty() || reload_ || first_; }
+  bool AnyToRead() const { return !keys_.read() || !keys_.empty() || reload_.due || first_; }
   void BeginStep() { keys_.BeginStep(); }
   // A transaction that has parked nothing and settled nothing has failed. What the table has is not
   // known any more, but what was claimed in an earlier one is still outstanding.
@@ -145,8 +145,11 @@ class ParkedEvents {
   int load_keys_ = 10'000;   // of a step; less when one took too long
   bool load_fails_ = false;  // its last step has not ended
   Moment loaded_at_ = 0;
-  bool reload_ = false;  // there are rows that a round has yet to read
-  bool first_ = false;   // see GoFirst()
+  struct {
+    bool due = false;                     // there are rows that a round has yet to read
+    std::unordered_set<std::string> met;  // of keys that were not known when they were due
+  } reload_;
+  bool first_ = false;  // see GoFirst()
 };
 
 }  // namespace postbox::publisher

@@ -138,9 +138,10 @@ Events ParkedTable::Read(Statement* statement, std::initializer_list<Datum> valu
 Events ParkedTable::ReadRows(Statement* statement, std::initializer_list<Datum> values,
                              ByteBudget* budget, std::vector<std::string>* unreadable) {
   const uint64 rows = statement->Run(values);
-  CheckEventColumns(name_, {INT4OID, TEXTOID});
+  CheckEventColumns(name_, {INT4OID, TEXTOID, BOOLOID});
   constexpr int kAttempts = 11;
   constexpr int kWhyUnreadable = 12;
+  constexpr int kRepublished = 13;
   Events events;
   RowReader reader(rows, KeysMayPass::kYes);
   while (!reader.AtEnd()) {
@@ -152,6 +153,7 @@ Events ParkedTable::ReadRows(Statement* statement, std::initializer_list<Datum> 
       EventPointer event = MakeEvent(row, topic_, ordering_);
       event->id = row.event.id;
       event->attempts = Int32Column(at, kAttempts);
+      if (event->unsent != nullptr) event->unsent->republished = BoolColumn(at, kRepublished);
       if (!IsNull(at, kWhyUnreadable)) Reject(TextColumn(at, kWhyUnreadable), event.get());
       const bool readable = !event->encoded.empty() || event->unsent != nullptr;
       if (!readable && !event->id.empty()) unreadable->push_back(event->id);

@@ -258,8 +258,14 @@ uint64 EventTable::Confirm(const std::vector<std::string>& ids,
   return found + statements_.confirm.Run({TextArrayValue(ids), TextValue(lock_token_)});
 }
 
-uint64 EventTable::Expire(const std::vector<std::string>& ids) {
-  return statements_.expire.Run({TextArrayValue(ids), TextValue(lock_token_)});
+uint64 EventTable::Expire(const std::vector<std::string>& ids,
+                          std::unordered_set<std::string>* expired) {
+  const uint64 rows = statements_.expire.Run({TextArrayValue(ids), TextValue(lock_token_)});
+  CheckColumns(relation_, {TEXTOID, BOOLOID});
+  for (uint64 row = 0; row < rows; ++row) {
+    if (BoolColumn(row, 2)) expired->insert(TextColumn(row, 1));
+  }
+  return rows;
 }
 
 uint64 EventTable::Release(const std::vector<std::string>& ids) {

@@ -93,7 +93,8 @@ class EventTable {
   // These change rows that are under this worker's lease still, and say how many were.
   // `places`: where each was leased.
   uint64 Confirm(const std::vector<std::string>& ids, const std::vector<ItemPointerData>& places);
-  uint64 Expire(const std::vector<std::string>& ids);
+  // Returns how many were ours; `expired` has those that were not published before.
+  uint64 Expire(const std::vector<std::string>& ids, std::unordered_set<std::string>* expired);
   uint64 Release(const std::vector<std::string>& ids);
   uint64 ReleaseBehind(const std::vector<std::string>& ids);
   bool Park(const ClaimedEvent& event, const EventRetry& retry, const std::string& error);

@@ -235,11 +235,12 @@ void TableOutbox::Confirm(std::vector<const ClaimedEvent*> published) {
 void TableOutbox::Expire(const std::vector<const ClaimedEvent*>& expired) {
   if (expired.empty()) return;
   std::vector<std::string> ids;
+  for (const ClaimedEvent* event : expired) ids.push_back(event->id);
+  std::unordered_set<std::string> recorded;
+  CheckStored(table_.Expire(ids, &recorded), ids.size());
   for (const ClaimedEvent* event : expired) {
-    ids.push_back(event->id);
-    expired_.Add(*event);
+    if (recorded.contains(event->id)) expired_.Add(*event);
   }
-  CheckStored(table_.Expire(ids), ids.size());
   LetGoOn(expired);
 }
 

@@ -50,6 +50,8 @@ constexpr std::string_view kDueAgain =
 constexpr std::string_view kBeginsRun =
     "c.publish_attempts = 0 AND c.locked_at IS NOT NULL AND "
     "coalesce(c.last_error = 'queued by postbox.republish', false)";
+constexpr std::string_view kRepublished =
+    "coalesce(last_error = 'queued by postbox.republish', false)";
 
 constexpr std::string_view kFree = "lock_token = NULL, locked_at = NULL";
 // Leases that have run out, and those whose time means nothing. (Clocks differ, and are set back.)
@@ -74,6 +76,7 @@ class Templates {
                                   {"columns", Candidate(Predecessor(types))},
                                   {"columns_or_lease", Candidate(OfUnleased(types))},
                                   {"begins_run", kBeginsRun},
+                                  {"republished", kRepublished},
                                   {"unleased", kUnleased},
                                   {"behind", kBehind},
                                   {"ours", kOurs},
@@ -182,7 +185,8 @@ void FillClaim(const Templates& templates, TableOutboxSql* sql) {
       "SELECT k.key, f.seq, f.tid, f.leased FROM unnest($1, $2) AS k(key, after) CROSS JOIN "
       "LATERAL (SELECT f.seq, f.ctid AS tid, f.lock_token IS NOT NULL AS leased FROM {table} f "
       "WHERE {key_f} = k.key AND f.seq > k.after AND f.published_at IS NULL{type_f} "
-      "AND CASE WHEN f.next_retry_at IS NULL THEN true ELSE f.next_retry_at <= now() END "
+      "AND CASE WHEN f.next_retry_at IS NULL THEN true ELSE f.next_retry_at <= clock_timestamp() "
+      "END "
       "ORDER BY {key_f}, f.seq LIMIT 1) AS f",
       "3");
   sql->lock_behind = templates.Fill(
@@ -211,9 +215,12 @@ void FillSettle(const Templates& templates, TableOutboxSql* sql) {
       templates.Fill("UPDATE {table} AS o " + confirmed +
                      " FROM unnest($1, $3) AS w(event, place) WHERE o.ctid = w.place "
                      "AND CASE WHEN o.{id} = w.event::uuid THEN {ours} ELSE false END");
+  // One that postbox.republish has queued was published.
   sql->expire = templates.Fill(
-      "UPDATE {table} SET published_at = '-infinity', {free}, next_retry_at = NULL, last_error = "
-      "'expired' WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
+      "UPDATE {table} SET published_at = CASE WHEN {republished} THEN now() ELSE '-infinity' END, "
+      "{free}, next_retry_at = NULL, last_error = CASE WHEN {republished} THEN NULL ELSE 'expired' "
+      "END WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours} "
+      "RETURNING {id}::text, last_error IS NOT NULL");
   sql->release = templates.Fill(
       "UPDATE {table} SET {free}, {due_again} "
       "WHERE {id} = ANY(ARRAY(SELECT unnest($1)::uuid)) AND {ours}");
