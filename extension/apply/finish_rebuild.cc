@@ -13,6 +13,7 @@
 #include "extension/trust/registrar.h"
 
 extern "C" {
+#include <access/transam.h>
 #include <storage/lmgr.h>
 #include <utils/lsyscache.h>
 }
@@ -117,17 +118,25 @@ class Finish {
   Clock::time_point locked_at_;
 };
 
+// A transaction with an older snapshot may have altered a projection without seeing the rebuild.
+bool SameMapping(const ProjectionConfig& left, const ProjectionConfig& right) {
+  return left.event_types == right.event_types && left.columns == right.columns &&
+         left.key == right.key && left.version_column == right.version_column &&
+         left.delete_types == right.delete_types;
+}
+
 // What writes the target, and the target, are as they were when the rebuild began.
 void Finish::RequireSameLayout(const std::vector<ProjectionConfig>& projections) const {
   const std::vector<ProjectionConfig> shadows = ProjectionsOf(rebuild_.shadow);
   bool same = shadows.size() == projections.size();
   for (size_t i = 0; same && i < shadows.size(); ++i) {
-    same = shadows[i].marks.Stored() == layout_->Marks(i).Stored();
+    same = SameMapping(shadows[i], projections[i]) &&
+           shadows[i].marks.Stored() == layout_->Marks(i).Stored();
   }
   if (same) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         "table " + layout_->target_name() + " or its projections were changed during the rebuild",
-        "The shadow has other columns than the projections write now.",
+        "The shadow is made for the table and the projections as they were when it began.",
         "Cancel the rebuild, and begin another one.");
 }
 
@@ -147,7 +156,8 @@ void Finish::Prepare() {
                  .tombstone = "",
                  .delete_absent = rebuild_.delete_absent,
                  .some_keys = !rebuild_.keys.empty(),
-                 .start_xid = rebuild_.start_xid};
+                 .start_xid = std::stoull(rebuild_.start_xid),
+                 .next_xid = U64FromFullTransactionId(ReadNextFullTransactionId())};
   bool has_tombstones = false;
   const bool deletes = std::any_of(projections.begin(), projections.end(),
                                    [](const auto& one) { return !one.delete_types.empty(); });

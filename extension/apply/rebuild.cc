@@ -80,6 +80,23 @@ void RequireFreeSubscription(const std::string& name) {
         "Remove it with postbox.drop_subscription.");
 }
 
+// Each message comes to one of those that pull a subscription: the other one would lose it. One
+// name may have the project, and the other one not.
+void RequireUnusedPubsub(const std::string& subscription) {
+  Parameters key;
+  key.AddText(subscription);
+  if (Run("SELECT s.name FROM postbox.subscription s WHERE CASE WHEN s.subscription ~ '/' AND $1 ~ "
+          "'/' THEN s.subscription = $1 ELSE regexp_replace(s.subscription, '^.*/', '') = "
+          "regexp_replace($1, '^.*/', '') END ORDER BY s.name LIMIT 1",
+          key) == 0) {
+    return;
+  }
+  Throw(ERRCODE_OBJECT_IN_USE, "Pub/Sub subscription \"" + subscription + "\" is in use",
+        "Subscription \"" + TextColumn(0, 1) +
+            "\" of this database reads it, and would lose the messages that the rebuild gets.",
+        "Create another Pub/Sub subscription on the topic.");
+}
+
 void RequireCanRebuild(const RebuildArguments& arguments, Oid owner, const ShadowLayout& layout,
                        const std::vector<ProjectionConfig>& projections) {
   const Oid target = layout.target();
@@ -191,6 +208,15 @@ void InsertProjections(const std::vector<ProjectionConfig>& projections, const S
   }
 }
 
+// Rows of transactions that run when the rebuild begins count as written since. With the locks of
+// DDL this transaction has its own number already, so later ones have greater numbers.
+constexpr char kStartXid[] =
+    "(SELECT (pg_current_xact_id()::text::bigint - coalesce(max(o.older), 0))::text::xid8 FROM "
+    "(SELECT a.backend_xid AS xid FROM pg_stat_activity a WHERE a.datname = current_database() "
+    "UNION ALL SELECT p.transaction FROM pg_prepared_xacts p WHERE p.database = "
+    "current_database()) x CROSS JOIN LATERAL (SELECT mod(pg_current_xact_id()::text::bigint + "
+    "4294967296 - x.xid::text::bigint, 4294967296) AS older) o WHERE o.older < 2147483648)";
+
 void InsertRow(const RebuildArguments& arguments, const Names& names, Oid inbox, Oid target,
                Oid shadow, Oid shadow_inbox) {
   const Registrar registrar("rebuild");
@@ -209,8 +235,8 @@ void InsertRow(const RebuildArguments& arguments, const Names& names, Oid inbox,
   Run("DELETE FROM postbox.rebuild WHERE target = $1 OR projection = $2", row);
   Run("INSERT INTO postbox.rebuild (target, projection, inbox, shadow, shadow_inbox, "
       "subscription, source, keys, absent, home, start_xid) VALUES ($1, $2, $3, $4, $5, $6, $7, "
-      "$8, "
-      "$9, postbox.this_database(), pg_current_xact_id())",
+      "$8, $9, postbox.this_database(), " +
+          std::string(kStartXid) + ")",
       row);
 }
 
@@ -271,6 +297,7 @@ void RebuildProjection(FunctionCallInfo fcinfo, const RebuildArguments& argument
   RequireFree(names.shadow);
   RequireFree(names.inbox);
   RequireFreeSubscription(names.subscription);
+  if (arguments.subscription.has_value()) RequireUnusedPubsub(*arguments.subscription);
   int64 count = 0;
   if (arguments.dry_run) {
     const Oid owner = RelationOwner(inbox);
@@ -286,6 +313,18 @@ void RebuildProjection(FunctionCallInfo fcinfo, const RebuildArguments& argument
                                                        : std::nullopt);
   arguments.dry_run ? row.Add(INT8OID, Int64GetDatum(count)) : row.AddNull(INT8OID);
   ReturnRows(fcinfo, Run("SELECT $1, $2, $3, $4", row));
+}
+
+// An operator's `postbox pull --rebuild` deletes it with rights that the owner of the inbox lacks.
+void RequireCanNamePubsub(const Rebuild& rebuild, const std::string& subscription) {
+  RequireRightToPull(rebuild.inbox);
+  Parameters name;
+  name.AddText(subscription);
+  Run("SELECT $1 ~ '\\.rebuild-[0-9a-f]{8}$'", name);
+  if (BoolColumn(0, 1)) return;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE,
+        "Pub/Sub subscription \"" + subscription + "\" was not created for a rebuild", "",
+        "Its name would end with .rebuild- and eight hexadecimal digits.");
 }
 
 void CancelRebuild(const std::string& projection, const std::optional<std::string>& reason) {
@@ -349,6 +388,7 @@ POSTBOX_FUNCTION(note_rebuild) {
                     "clock_timestamp() END",
                     more);
     } else {
+      if (HasArgument(fcinfo, 2)) RequireCanNamePubsub(rebuild, TextArgument(fcinfo, 2, "value"));
       UpdateRebuild(rebuild, "pubsub_subscription = $2", more);
     }
     return Datum{0};

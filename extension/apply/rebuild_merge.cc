@@ -65,9 +65,13 @@ std::string RebuildMerge::Lagging() const {
   return "(" + condition + ")";
 }
 
-// No transaction since the beginning of the rebuild has written the row.
+// No transaction since the beginning of the rebuild has written the row. A row keeps its xmin for
+// ever: age() of one that is billions of transactions old may be anything. So a row is old if its
+// xmin is none of the numbers that were given since.
 std::string RebuildMerge::IsOld() const {
-  return "age(t.xmin) > age('" + plan_.start_xid + "'::xid8::xid)";
+  constexpr uint64_t kXids = uint64_t{1} << 32;
+  return "mod(t.xmin::text::bigint + " + std::to_string(kXids - plan_.start_xid % kXids) + ", " +
+         std::to_string(kXids) + ") >= " + std::to_string(plan_.next_xid - plan_.start_xid);
 }
 
 std::string RebuildMerge::NewValue(size_t number) const {

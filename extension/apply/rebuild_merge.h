@@ -32,7 +32,9 @@ struct MergePlan {
   int generation = 0;     // the current one, until the end of the transaction
   bool delete_absent = false;
   bool some_keys = false;  // the parameters are the arrays of the key columns
-  std::string start_xid;   // of the transaction with which the rebuild began
+  // With their epochs: the first that may have written since the rebuild began, and the next one.
+  uint64_t start_xid = 0;
+  uint64_t next_xid = 0;
 };
 
 class RebuildMerge {

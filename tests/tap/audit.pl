@@ -94,6 +94,7 @@ subtest 'settings of roles change no value' => sub {
 };
 
 subtest 'keys with any bytes' => sub {
+	wait_until($reader, 'postgres', q{SELECT created_at < now() - interval '3 s' FROM postbox.inbox}, 'an event of now was emitted after the inbox began, whatever the clocks say');
 	my @keys = (q{E'quo"te''s \\\\ {}, NULL'}, q{E'new\\nline\\t\\u009b31m'}, q{'snow ☃ and 🐘'}, q{repeat('long', 250)}, q{'NULL'});
 	$source->safe_psql('postgres', "SELECT postbox.outbox_emit('item', $_, 'item.changed', '{\"total\": 1}'::jsonb)") for @keys;
 	received();

@@ -249,9 +249,10 @@ subtest 'while a publication is paused, an event becomes due and another one exp
 	for my $kind (@kinds)
 	{
 		ask("SELECT postbox.create_outbox('app.still_$kind', '$kind'); SELECT postbox.create_publication('still_$kind', 'app.still_$kind', 'catalog.other.events')");
-		ask("SELECT postbox.outbox_emit('video', 'a', 'x', '{}'::jsonb, occurred_at => now() - interval '30 days', outbox => 'app.still_$kind', deliver_at => now() + interval '1 s')");
-		wait_status("still_$kind", 'delayed', 1, "$kind: a worker has seen the delayed event");
-		ask("SELECT postbox.pause_publication('still_$kind', 'a test'); SELECT postbox.outbox_emit('video', 'b', 'x', '{}'::jsonb, outbox => 'app.still_$kind', expires_at => now() + interval '100 ms')");
+		ask("SELECT postbox.outbox_emit('video', 'a', 'x', '{}'::jsonb, occurred_at => now() - interval '30 days', outbox => 'app.still_$kind', deliver_at => now() + interval '3 s'),
+			postbox.outbox_emit('video', 'b', 'x', '{}'::jsonb, outbox => 'app.still_$kind', deliver_at => now() + interval '3 s', expires_at => now() + interval '3100 ms')");
+		wait_status("still_$kind", 'delayed', 2, "$kind: a worker has seen both");
+		ask("SELECT postbox.pause_publication('still_$kind', 'a test')");
 	}
 	my $before = messages_published($emulator);
 	wait_until($node, 'postgres', "SELECT now() > (SELECT max((attributes ->> 'postbox_deliver_at')::timestamptz) FROM app.still_table)", 'both times have passed');

@@ -5,6 +5,7 @@ use warnings;
 
 use FindBin;
 use lib "$FindBin::RealBin/lib";
+use IPC::Run ();
 use Postbox::Puller;
 use Postbox::Test;
 use Test::More;
@@ -104,6 +105,43 @@ wait_for(sub { query('SELECT problem FROM postbox.inbox_problem') =~ /locked by 
 $session->query_safe('COMMIT');
 $session->quit;
 wait_until($node, 'postgres', 'SELECT count(*) = 0 FROM postbox.inbox_problem', 'a worker rotates when it has ended');
+
+# Inboxes are dropped while sessions purge them: a purge does what it can, or says that there is no such inbox.
+query('CREATE TABLE app.stop ()');
+my $purge = q{DO $$
+DECLARE
+	due regclass[];
+	one regclass;
+BEGIN
+	LOOP
+		SELECT array_agg(relation) INTO due FROM postbox.inbox WHERE relation <> 'app.inbox'::regclass;
+		FOREACH one IN ARRAY coalesce(due, '{}') LOOP
+			BEGIN
+				PERFORM postbox.purge_inbox(one);
+			EXCEPTION WHEN undefined_table OR wrong_object_type THEN
+				NULL;
+			END;
+		END LOOP;
+		COMMIT;
+		EXIT WHEN to_regclass('app.stop') IS NULL;
+	END LOOP;
+END $$};
+my @purges = map {
+	my $output = '';
+	{ output => \$output, run => IPC::Run::start([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-c', $purge, '-d', $node->connstr('postgres') ], '<', \undef, '>&', \$output) }
+} 1 .. 3;
+for (1 .. 40)
+{
+	query(q{SELECT postbox.create_inbox('app.short')});
+	query(q{UPDATE postbox.inbox SET generation_since = generation_since - interval '15 days', previous_since = previous_since - interval '30 days' WHERE relation = 'app.short'::regclass});
+	query(q{SELECT postbox.drop_inbox('app.short')});
+}
+query('DROP TABLE app.stop');
+for my $session (@purges)
+{
+	$session->{run}->finish;
+	is(${ $session->{output} }, '', 'a session that purges inboxes that are dropped goes on');
+}
 
 # A dump in one piece, and one without the registration.
 query(q{SELECT app.pass('8 days')});

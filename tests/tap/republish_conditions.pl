@@ -13,7 +13,8 @@ use Test::More;
 
 my $subscription = 'projects/postbox-dev/subscriptions/catalog.video.events.test-all';
 my $emulator = start_emulator('--subscription', 'catalog.video.events.test-all=catalog.video.events,ordered', '--topic', 'catalog.large.events');
-my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => 2, 'postbox.poll_interval' => '200ms', 'postbox.maintenance_interval' => '1h' });
+my $publishers = 2;
+my $node = new_node('main', emulator => $emulator, settings => { 'postbox.publishers' => $publishers, 'postbox.poll_interval' => '200ms', 'postbox.maintenance_interval' => '1h' });
 $node->start;
 $node->safe_psql(
 	'postgres', q{
@@ -34,6 +35,16 @@ sub settled
 }
 
 sub query { my ($sql) = @_; return $node->safe_psql('postgres', $sql); }
+
+# So many workers run.
+sub workers
+{
+	my ($count) = @_;
+	set_configuration($node, 'postbox.publishers', $count);
+	$node->reload;
+	wait_until($node, 'postgres', "SELECT (count(*) > 0) = ($count > 0) FROM pg_stat_activity WHERE backend_type = 'postbox publisher'", "$count workers run");
+	return;
+}
 
 # The versions that came of a key, in the order of arrival.
 sub came
@@ -103,10 +114,13 @@ for my $kind ('log', 'tab')
 
 	subtest "$kind: a dump has them, and each is sent once by one database" => sub {
 		query("SELECT postbox.pause_publication('$kind', 'a dump')");
+		# No worker that has yet to notice the pause sends them.
+		workers(0);
 		query("SELECT postbox.republish('$kind', keys => '{k2}')");
 		my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
 		$node->command_ok([ 'pg_dump', '-d', $node->connstr('postgres'), '-f', $dump ], 'dump');
 		query("SELECT postbox.cancel_republish('$kind'), postbox.resume_publication('$kind')");
+		workers($publishers);
 		query("CREATE DATABASE copy_$kind");
 		$node->command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', $node->connstr("copy_$kind"), '-f', $dump ], 'restore');
 		is($node->safe_psql("copy_$kind", "SELECT republishing FROM postbox.publication_status WHERE publication = '$kind'"), 20, 'they are queued there');

@@ -124,7 +124,7 @@ my @calls = (
 				"SELECT postbox.purge_outbox('app.$_'), postbox.purge_events('app.$_', 10)",
 				"SELECT postbox.show_paused_keys('app.$_'), postbox.outbox_paused_keys('app.$_'), postbox.require_outbox('app.$_'), postbox.code_of_users('app.$_')",
 				"SELECT postbox.show_backlog('$_'), postbox.publication_backlog('$_'), postbox.publishing_state('$_')",
-				"SELECT postbox.outbox_problem(o), postbox.lock_holders(o), postbox.unlogged_problem(o.relation, o.parked), postbox.outbox_column(o, 'id'), postbox.outbox_column(o, 'occurred_at', 'e.'), postbox.log_key('q.'), postbox.waiting_since('2026-01-01', '2025-01-01'), postbox.has_passed('2026-01-01'), postbox.without_delay(o) FROM postbox.outbox o",
+				"SELECT postbox.outbox_problem(o), postbox.lock_holders(o), postbox.unlogged_problem(o.relation, o.parked), postbox.outbox_column(o, 'id'), postbox.outbox_column(o, 'occurred_at', 'e.'), postbox.log_key('q.'), postbox.waiting_since('2026-01-01', '2025-01-01'), postbox.has_passed('2026-01-01'), postbox.not_expired('e.attributes'), postbox.without_delay(o) FROM postbox.outbox o",
 				"SELECT postbox.counted_versions('app.$_', '{video}', '{v1}'), postbox.sees_outbox('app.$_'), postbox.expiry_problem('$_', o) FROM postbox.outbox o",
 				"SELECT postbox.parked_form(o), postbox.remove_event(o, '550e8400-e29b-41d4-a716-446655440002') FROM postbox.outbox o",
 			)

@@ -12,7 +12,7 @@ All projections of the target are rebuilt together. Handlers are not called. Whi
   dropped.
 
 projection: the name of the projection.
-subscription: the Pub/Sub subscription that brings the events: an id or a full name. It must be one that the live inbox does not use. `postbox pull` applies its events if its
+subscription: the Pub/Sub subscription that brings the events: an id or a full name. It must be one that no other subscription of the database reads. `postbox pull` applies its events if its
   option `--subscription` names the subscription that is returned. NULL: another consumer applies the events, to the inbox that is returned.
 keys: the keys whose rows are replaced, each as `wait_for_version` takes it. NULL: all.
 absent: what becomes of rows of the target that no event of the rebuild was for. `keep` leaves them. `delete` deletes them, except those that were written since the rebuild
@@ -22,7 +22,7 @@ source: where the events come from, for `rebuild_status`.
 
 Rights: ownership of the inbox, or membership in `postbox_operator`. With `subscription`, also EXECUTE on `create_subscription`, and the credential of the live subscription.
   The owner of the inbox needs CREATE on the schema of the target, and DELETE on the target if rows may be deleted.
-Errors: 42704 if there is no such projection; 55006 if its target is being rebuilt; 42P07 or 42710 if a name of what it creates is taken; 22023 if an argument is invalid; 22P02 or another
+Errors: 42704 if there is no such projection; 55006 if its target is being rebuilt, or another subscription reads the Pub/Sub subscription; 42P07 or 42710 if a name of what it creates is taken; 22023 if an argument is invalid; 22P02 or another
   error of the type if a key is invalid; 55000 if row-level security of the target applies to the owner of the inbox; 42501 without the rights.
 Since: 0.2.0
 Example: SELECT * FROM postbox.rebuild_projection('catalog_read.video_projection', dry_run => true);$$;
@@ -97,11 +97,13 @@ AS $$
     LEFT JOIN LATERAL (
         -- The report of a puller that was killed stays for a while: the newest one counts.
         SELECT u.received, u.applied, u.stale, u.duplicates, u.failures, u.events_per_second AS rate, coalesce(u.stream_error, u.last_error) AS last_error,
-               CASE WHEN u.stream_error IS NULL THEN u.last_error_at ELSE u.stream_since END AS last_error_at, u.lag, u.behind_at, u.catch_up, u.stream_since,
+               CASE WHEN u.stream_error IS NULL THEN u.last_error_at ELSE u.stream_since END AS last_error_at, u.lag, u.behind_at, u.catch_up, u.stream_since, u.oldest_waiting,
                u.stream = 'connected' AS connected, u.retrying_since IS NOT NULL OR u.suspended_types IS NOT NULL OR u.stream IN ('reconnecting', 'failed') AS failing
         FROM postbox.subscription_status u
         WHERE u.subscription = r.subscription AND r.state = 'active' AND u.last_seen > now() - interval '6 minutes' ORDER BY u.started_at DESC LIMIT 1) p ON true
     CROSS JOIN LATERAL (SELECT r.state = 'active' AND coalesce(p.connected AND NOT p.failing AND pg_relation_size(r.shadow) > 0
+        -- What has come, and was not applied yet, is missing in the shadow.
+        AND (p.oldest_waiting < now() - interval '10 s') IS NOT TRUE
         AND greatest(p.stream_since, p.behind_at, r.started_at) < now() - interval '10 s' * coalesce(current_setting('postbox.time_scale', true)::int, 100) / 100,
         false) AS caught_up) c
     CROSS JOIN LATERAL (SELECT CASE WHEN r.state <> 'active' THEN r.state WHEN r.subscription IS NOT NULL AND p.connected IS NULL THEN 'stopped'
@@ -136,7 +138,7 @@ COMMENT ON COLUMN postbox.rebuild_status.last_error_at IS 'When it happened.';
 COMMENT ON COLUMN postbox.rebuild_status.lag IS 'How long before its arrival the last message had been published.';
 COMMENT ON COLUMN postbox.rebuild_status.behind_at IS 'When the last message came that had been published more than 10 s before.';
 COMMENT ON COLUMN postbox.rebuild_status.caught_up IS
-    'Whether events were applied, for 10 s no such message has come, the stream is connected, and nothing fails. What Pub/Sub holds back longer is not known.';
+    'Whether events were applied, for 10 s no such message has come and none waits in the puller, the stream is connected, and nothing fails. What Pub/Sub holds back longer is not known.';
 COMMENT ON COLUMN postbox.rebuild_status.time_left_estimated IS
     'How long it takes to catch up if `lag` goes on to decrease as in the last minute. NULL if it does not decrease.';
 COMMENT ON COLUMN postbox.rebuild_status.lagging IS 'Keys in which the target was ahead when the last `finish_rebuild` compared; after the end, whose rows were kept for it.';

@@ -95,11 +95,11 @@ CREATE TABLE postbox.subscription_status (
     apply_time_p50 interval,
     apply_time_p99 interval,
     unanswered_since timestamptz,
-    unanswered_pid int,
     lag interval,
     behind_at timestamptz,
     events_per_second float8,
     catch_up float8,
+    unanswered_pid int,
     PRIMARY KEY (subscription, puller)
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE postbox.subscription_status IS

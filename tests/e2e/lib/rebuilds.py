@@ -113,10 +113,10 @@ class Rebuilds:
             INSERT INTO app.film SELECT 'stranger ' || n, 'stranger', 2000, NULL, now(), 1 FROM generate_series(1, 5) n;
         """)
 
-    def rebuild(self, *more, since=True, failpoint=None):
+    def rebuild(self, *more, since=True, name="app.film"):
         if since:
             more = ["--since", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.since)), *more]
-        return self.bed.puller("reader", verbose=False, arguments=["--rebuild", "app.film", *more])
+        return self.bed.puller("reader", verbose=False, arguments=["--rebuild", name, *more])
 
     def wait_status(self, what, condition, timeout=harness.TIMEOUT):
         def holds():

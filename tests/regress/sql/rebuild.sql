@@ -43,7 +43,25 @@ SELECT * FROM postbox.rebuild_projection('app.film');
 RESET SESSION AUTHORIZATION;
 SET SESSION AUTHORIZATION regress_reader;
 
+-- A Pub/Sub subscription that is read already.
+RESET SESSION AUTHORIZATION;
+SELECT postbox.create_subscription('films', 'app.inbox', 'app.film.events.reader');
+SELECT * FROM postbox.rebuild_projection('app.film', 'projects/a-project/subscriptions/app.film.events.reader', dry_run => true);
+SELECT * FROM postbox.rebuild_projection('app.film', 'projects/a-project/subscriptions/app.film.events.reader-2', dry_run => true);
+SELECT postbox.alter_subscription('films', subscription => 'projects/a-project/subscriptions/app.film.events.reader');
+SELECT * FROM postbox.rebuild_projection('app.film', 'app.film.events.reader', dry_run => true);
+SELECT shadow_subscription FROM postbox.rebuild_projection('app.film', 'projects/b-project/subscriptions/app.film.events.reader', dry_run => true);
+SELECT postbox.drop_subscription('films');
+SET SESSION AUTHORIZATION regress_reader;
+
 SELECT * FROM postbox.rebuild_projection('app.film', source => 'a test');
+-- What postbox pull deletes at the end cannot be chosen.
+SELECT postbox.note_rebuild('app.film', 'pubsub_subscription', 'projects/a-project/subscriptions/precious');
+RESET SESSION AUTHORIZATION;
+SELECT postbox.note_rebuild('app.film', 'pubsub_subscription', 'projects/a-project/subscriptions/precious');
+SELECT postbox.note_rebuild('app.film', 'pubsub_subscription', 'projects/a-project/subscriptions/films.rebuild-0123abcd');
+SET SESSION AUTHORIZATION regress_reader;
+SELECT postbox.note_rebuild('app.film', 'pubsub_subscription', NULL);
 SELECT projection, target, state, source FROM postbox.rebuild_status;
 SET SESSION AUTHORIZATION regress_stranger;
 SELECT * FROM postbox.rebuild_status;
@@ -126,6 +144,21 @@ SELECT lagging, lagging_key FROM postbox.rebuild_status;
 SELECT postbox.finish_rebuild('app.film', lagging => 'keep', lag_time => '0');
 SELECT id, title, version FROM app.film ORDER BY id;
 SELECT state, deleted, lagging, lagging_key FROM postbox.rebuild_status;
+
+-- It has not caught up while messages of long ago wait in the puller, or are behind.
+RESET SESSION AUTHORIZATION;
+SELECT shadow FROM postbox.rebuild_projection('app.film', 'app.film.events.reader-rebuild');
+SELECT app.apply('app.film_rebuild_inbox', 'a1', 'film.created', 'a', 1, '{"title": "A", "year": 1999, "note": "x"}');
+UPDATE postbox.rebuild SET started_at = now() - interval '1 h' WHERE projection = 'app.film';
+INSERT INTO postbox.subscription_status (subscription, puller, started_at, appliers, applied, duplicates, stale, out_of_order, dead_letters, failures, stream, stream_since, oldest_waiting)
+    VALUES ('rebuild:app.film', 'p', now(), 1, 1, 0, 0, 0, 0, 0, 'connected', now() - interval '1 h', now() - interval '1 h');
+SELECT state, caught_up FROM postbox.rebuild_status;
+UPDATE postbox.subscription_status SET oldest_waiting = now(), behind_at = now();
+SELECT state, caught_up FROM postbox.rebuild_status;
+UPDATE postbox.subscription_status SET oldest_waiting = NULL, behind_at = now() - interval '1 h';
+SELECT state, caught_up FROM postbox.rebuild_status;
+SELECT postbox.cancel_rebuild('app.film');
+SET SESSION AUTHORIZATION regress_reader;
 
 -- Cancelled, by an operator.
 SELECT shadow FROM postbox.rebuild_projection('app.film');

@@ -31,7 +31,7 @@ struct ReaderState {
 
 class ReaderSide {
  public:
-  static constexpr int kPage = 10'000;
+  static constexpr int kPage = 50'000;
 
   // `subscription`: empty if it is the only one. Throws AuditFailure.
   ReaderSide(const std::string& dsn, const std::string& subscription);

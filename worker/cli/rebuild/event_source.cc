@@ -58,7 +58,7 @@ Trouble EventSource::CheckRetention(const pb::Subscription& subscription, bool i
   }
   const int64_t age = std::time(nullptr) - since.seconds();
   if (age <= kept) return {};
-  const std::string topic = subscription.topic();
+  const std::string& topic = subscription.topic();
   const std::string id = topic.substr(topic.rfind('/') + 1);
   return {kept == 0 ? "topic " + topic + " does not retain messages that were acknowledged"
                     : "topic " + topic + " retains messages for " + std::to_string(kept) +
@@ -124,6 +124,12 @@ Trouble EventSource::Take(const std::string& name) {
           Of(broker_->admin->GetSubscription(name, &there), "cannot read subscription " + name);
       !bad.none()) {
     return bad;
+  }
+  if (there.has_dead_letter_policy()) {
+    return {
+        "subscription " + name + " has a dead-letter policy, so events that fail would be missing",
+        "run gcloud pubsub subscriptions update " + name.substr(name.rfind('/') + 1) +
+            " --clear-dead-letter-policy"};
   }
   if (Trouble bad = CheckRetention(there, false); !bad.none()) return bad;
   return Seek(name);

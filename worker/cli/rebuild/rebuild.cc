@@ -35,7 +35,8 @@ constexpr puller::TransactionLimits kFinishLimits{.statement_timeout = std::chro
 // The last rebuild of the target, if there was one.
 constexpr char kLook[] =
     "SELECT r.state, coalesce(r.subscription, ''), coalesce(s.subscription, ''), "
-    "coalesce(r.pubsub_subscription, ''), r.home = postbox.this_database() FROM postbox.rebuild r "
+    "coalesce(r.pubsub_subscription, ''), r.home = postbox.this_database(), r.projection "
+    "FROM postbox.rebuild r "
     "LEFT JOIN postbox.subscription s ON s.name = r.subscription "
     "WHERE r.projection = $1 OR r.target = (SELECT p.target FROM postbox.projection p "
     "WHERE p.name = $1 AND p.target <> 0) ORDER BY r.state = 'active' DESC LIMIT 1";
@@ -66,7 +67,7 @@ constexpr char kResult[] =
 class RebuildRun {
  public:
   RebuildRun(const puller::PullOptions& pull, const RebuildOptions& options)
-      : pull_(pull), options_(options) {}
+      : pull_(pull), options_(options), projection_(options.projection) {}
 
   int Run() {
     std::string error;
@@ -89,7 +90,7 @@ class RebuildRun {
       const int code = Begin();
       if (code >= 0) return code;
     } else {
-      LogInfo("the rebuild goes on", {{"projection", options_.projection}});
+      LogInfo("the rebuild goes on", {{"projection", projection_}});
     }
     if (subscription_.empty()) {
       return Fail("the rebuild was begun without a Pub/Sub subscription",
@@ -108,7 +109,7 @@ class RebuildRun {
   // An error is printed.
   std::optional<QueryResult> Query(const char* sql, const std::vector<Parameter>& more = {},
                                    const puller::TransactionLimits* limits = nullptr) {
-    std::vector<Parameter> parameters = {Parameter::Text(options_.projection)};
+    std::vector<Parameter> parameters = {Parameter::Text(projection_)};
     parameters.insert(parameters.end(), more.begin(), more.end());
     QueryResult result = connection_->Execute(sql, parameters, limits);
     if (result.ok()) return result;
@@ -124,6 +125,8 @@ class RebuildRun {
     state_.clear();
     if (found->rows() == 0) return true;
     state_ = found->text(0, 0);
+    // It may have begun under the name of another projection of the target.
+    if (state_ == "active") projection_ = found->text(0, 5);
     // The Pub/Sub subscription is that of the original.
     if (found->text(0, 4) != "t" && state_ == "active") {
       Fail("the rebuild was begun in a database of which this one is a copy",
@@ -237,7 +240,7 @@ class RebuildRun {
     }
     const auto begun = Query(kBegin, more);
     if (!begun) {
-      if (!live.empty()) source_->Delete(name);
+      if (!live.empty()) DeleteUnlessUsed(name);
       return 1;
     }
     subscription_ = begun->text(0, 0);
@@ -246,6 +249,13 @@ class RebuildRun {
                                       {"source", SourceText()},
                                       {"pubsub_subscription", name}});
     return -1;
+  }
+
+  // Another run may have begun the rebuild meanwhile, with the same name. And if the connection
+  // broke, it may have begun: the next run sees it.
+  void DeleteUnlessUsed(const std::string& name) {
+    if (!connection_->alive() || !Look() || (state_ == "active" && left_ == name)) return;
+    source_->Delete(name);
   }
 
   int Follow() {
@@ -278,7 +288,7 @@ class RebuildRun {
         puller::LogRepeated("no connection to the database", {{"error", error}});
         continue;
       }
-      const QueryResult now = connection_->Execute(kStatus, {Parameter::Text(options_.projection)});
+      const QueryResult now = connection_->Execute(kStatus, {Parameter::Text(projection_)});
       if (!now.ok()) {
         puller::LogRepeated("the status of the rebuild cannot be read", {{"error", now.error()}});
         continue;
@@ -319,12 +329,11 @@ class RebuildRun {
   // -1: not yet.
   int Finish() {
     const QueryResult finished = connection_->Execute(
-        kFinish, {Parameter::Text(options_.projection), Parameter::Text(options_.lagging)},
-        &kFinishLimits);
+        kFinish, {Parameter::Text(projection_), Parameter::Text(options_.lagging)}, &kFinishLimits);
     if (!finished.ok()) {
       if (finished.sqlstate().empty() || !connection_->alive()) return -1;  // it is looked again
       connection_->Execute("SELECT postbox.note_rebuild($1, 'error', $2)",
-                           {Parameter::Text(options_.projection),
+                           {Parameter::Text(projection_),
                             Parameter::Text(finished.sqlstate() + ": " + finished.error())});
       return Fail("the rows cannot be replaced: " + finished.error(),
                   "remove the cause, and run the same command again; or cancel the rebuild with "
@@ -361,6 +370,7 @@ class RebuildRun {
   std::unique_ptr<Connection> connection_;
   std::optional<OpenPlace> broker_;
   std::optional<EventSource> source_;
+  std::string projection_;    // under whose name it is or will be
   std::string state_;         // of the rebuild; empty: there was none
   std::string subscription_;  // the row of postbox.subscription
   std::string left_;          // the Pub/Sub subscription that was created for it

@@ -87,11 +87,13 @@ void SuspensionPolicy::Settled(Moment now, Verdict verdict, const Results& resul
     try_ = Try::kBatch;
   } else if (Recovers(verdict, results) && !lost) {
     failures_ = 0;
-  } else if (failures_ > 0 && results.refused == 0 && results.unsent > 0) {
-    try_ = Try::kBatch;
   } else if (failures_ > 0 && results.refused == 0) {
-    // Behind a message of their key that was given up and is still on its way, perhaps for long.
-    retry_at_ = std::max(retry_at_, After(now, kFirstPatience));
+    if (results.unsent > 0) {
+      try_ = Try::kBatch;
+    } else {
+      // Behind a message of their key that was given up and is still on its way, perhaps for long.
+      retry_at_ = std::max(retry_at_, After(now, kFirstPatience));
+    }
   }
 }
 
