@@ -43,7 +43,7 @@ def _listed(errors):
     known = {error if re.search(r"\w+\W+\w+", error.message) else Error(COMPOSED, error.hint) for error in errors}
     if len(known) > 1:
         known.discard(Error(COMPOSED, ""))
-    return sorted(known, key=lambda error: (error.message.strip(f'"{HOLE} '), error.hint))
+    return sorted(known, key=lambda error: (error.message.strip(f'"{HOLE} '), error.hint, error.message))
 
 
 # Throw() and what calls it. A function whose name begins with Refuse has a message that only names the object: its next argument is the cause.
