@@ -90,13 +90,13 @@ CREATE TABLE times.old (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggreg
 SELECT postbox.adopt_outbox('times.old', '{"attributes": "headers"}');
 SELECT aggregate_id FROM postbox.outbox_emit('video', 'old', 'x', '{}', outbox => 'times.old', deliver_at => :'next_year');
 SELECT (headers ->> 'postbox_deliver_at')::timestamptz = :'next_year' AS deliver_at FROM times.old;
-CREATE TABLE times.json (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggregateid bigint NOT NULL, type text NOT NULL, payload jsonb, attributes json);
-SELECT postbox.adopt_outbox('times.json');
-SELECT aggregate_id FROM postbox.outbox_emit('video', 7, 'x', '{}', outbox => 'times.json', deliver_at => :'next_year');
-SELECT aggregate_id FROM postbox.outbox_emit('video', 7, 'x', '{}', outbox => 'times.json', deliver_at => :'next_year', key_may_pass => true);
+CREATE TABLE times.as_json (id uuid PRIMARY KEY, aggregatetype text NOT NULL, aggregateid bigint NOT NULL, type text NOT NULL, payload jsonb, attributes json);
+SELECT postbox.adopt_outbox('times.as_json');
+SELECT aggregate_id FROM postbox.outbox_emit('video', 7, 'x', '{}', outbox => 'times.as_json', deliver_at => :'next_year');
+SELECT aggregate_id FROM postbox.outbox_emit('video', 7, 'x', '{}', outbox => 'times.as_json', deliver_at => :'next_year', key_may_pass => true);
 \echo :LAST_ERROR_SQLSTATE
-SELECT object, problem FROM postbox.repair_outbox('times.old') UNION ALL SELECT object, problem FROM postbox.repair_outbox('times.json') UNION ALL SELECT object, problem FROM postbox.repair_outbox('times.log')
+SELECT object, problem FROM postbox.repair_outbox('times.old') UNION ALL SELECT object, problem FROM postbox.repair_outbox('times.as_json') UNION ALL SELECT object, problem FROM postbox.repair_outbox('times.log')
 UNION ALL SELECT object, problem FROM postbox.repair_outbox('times.jobs');
 
-SELECT postbox.drop_outbox(o::regclass) FROM unnest('{times.log,times.jobs,times.old,times.json}'::text[]) o;
+SELECT postbox.drop_outbox(o::regclass) FROM unnest('{times.log,times.jobs,times.old,times.as_json}'::text[]) o;
 DROP SCHEMA times CASCADE;
