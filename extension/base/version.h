@@ -218,15 +218,6 @@ inline config_generic* FindSetting(const char* name) {
   RelationFindReplTupleByIndex(table, index, mode, search, found)
 #endif
 
-// Begins a scan of an index for `keys` keys; 18 can count what it does.
-#if PG_VERSION_NUM >= 180000
-#define POSTBOX_BEGIN_INDEX_SCAN(table, index, snapshot, keys) \
-  index_beginscan(table, index, snapshot, nullptr, keys, 0)
-#else
-#define POSTBOX_BEGIN_INDEX_SCAN(table, index, snapshot, keys) \
-  index_beginscan(table, index, snapshot, keys, 0)
-#endif
-
 // The number of the transaction among those of this session; 0 outside of one. (17 moved it.)
 inline LocalTransactionId CurrentLocalTransaction() {
   if (MyProc == nullptr) return InvalidLocalTransactionId;
