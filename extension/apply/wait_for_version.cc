@@ -33,15 +33,10 @@
 #include "extension/trust/act_as.h"
 #include "extension/trust/pinned_settings.h"
 
-extern "C" {
-#include <access/xlog.h>
-}
-
 namespace postbox {
 namespace {
 
 constexpr long kLongestSleepMs = 60 * 1000;
-constexpr long kStandbySleepMs = 50;
 
 struct Wanted {
   Oid target;
@@ -110,19 +105,8 @@ bool Wait(const Wanted& wanted) {
           "Query the version column in question instead.");
   }
   const BoundValues key = projection->key().FromText(wanted.key);
-  if (IsThere(*inbox, *projection, key, owner, wanted.version)) return true;
-
-  PrepareToWait(Awaited::kApplied);
-  bool there = false;
-  while (!(there = IsThere(*inbox, *projection, key, owner, wanted.version))) {
-    const TimestampTz now = GetCurrentTimestamp();
-    if (now >= wanted.deadline) break;
-    const long left = TimestampDifferenceMilliseconds(now, wanted.deadline) + 1;
-    const long most = RecoveryInProgress() ? kStandbySleepMs : kLongestSleepMs;
-    Pg([&] { WaitFor(Awaited::kApplied, std::min(left, most)); });
-  }
-  FinishWait();
-  return there;
+  return WaitUntil(Awaited::kApplied, wanted.deadline, kLongestSleepMs,
+                   [&] { return IsThere(*inbox, *projection, key, owner, wanted.version); });
 }
 
 }  // namespace
@@ -135,14 +119,7 @@ POSTBOX_FUNCTION(wait_for_version) {
     wanted.target = OidArgument(fcinfo, 0, "target");
     wanted.key = TextArgument(fcinfo, 1, "key");
     wanted.version = DatumGetInt64(Argument(fcinfo, 2, "version"));
-    const int64 timeout = Microseconds(Argument(fcinfo, 3, "timeout"));
-    if (timeout < 0) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "timeout may not be negative", "",
-            "With 0 the function checks once and does not wait.");
-    }
-    // Far beyond any wait, and far from the end of timestamps.
-    constexpr int64 kLongest = 1000 * 365 * USECS_PER_DAY;
-    wanted.deadline = GetCurrentTimestamp() + std::min(timeout, kLongest);
+    wanted.deadline = DeadlineAfter(Argument(fcinfo, 3, "timeout"));
     return BoolGetDatum(Wait(wanted));
   });
 }

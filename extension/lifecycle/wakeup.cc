@@ -1,13 +1,18 @@
 #include "extension/lifecycle/wakeup.h"
 
+#include "extension/base/arguments.h"
 #include "extension/base/guard.h"
 
 extern "C" {
+#include <access/xlog.h>
 #include <commands/trigger.h>
 }
 
 namespace postbox {
 namespace {
+
+constexpr long kStandbySleepMs = 50;
+constexpr long kUnloadedSleepMs = 20;
 
 // Of the current transaction: what to do at commit.
 struct Requests {
@@ -84,6 +89,24 @@ ConditionVariable* Variable(Awaited what) {
   return what == Awaited::kApplied ? &state->applied : &state->published;
 }
 
+// Raises an error when the query is cancelled.
+void Sleep(Awaited what, long timeout_ms) {
+  static uint32 wait_events[2] = {0, 0};
+  uint32& wait_event = wait_events[static_cast<size_t>(what)];
+  if (wait_event == 0) {
+    wait_event =
+        WaitEvent(what == Awaited::kApplied ? "PostboxWaitForVersion" : "PostboxWaitPublished");
+  }
+  if (shared_state() != nullptr) {
+    ConditionVariableTimedSleep(Variable(what), timeout_ms, wait_event);
+    return;
+  }
+  (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+                  std::min(timeout_ms, kUnloadedSleepMs), wait_event);
+  ResetLatch(MyLatch);
+  CHECK_FOR_INTERRUPTS();
+}
+
 }  // namespace
 
 ConfigRelations FindConfigRelations() {
@@ -119,29 +142,33 @@ void ExtensionChangedAtCommit() { Request(&Requests::extension); }
 void DatabasesChangedAtCommit() { Request(&Requests::databases); }
 void NotifyAppliedAtCommit() { Request(&Requests::applied); }
 
-void PrepareToWait(Awaited what) {
-  if (shared_state() != nullptr) ConditionVariablePrepareToSleep(Variable(what));
+bool WaitUntil(Awaited what, TimestampTz deadline, long longest_ms,
+               const std::function<bool()>& is_there) {
+  if (is_there()) return true;
+  const bool preloaded = shared_state() != nullptr;
+  if (preloaded) ConditionVariablePrepareToSleep(Variable(what));
+  bool there = false;
+  while (!(there = is_there())) {
+    const TimestampTz now = GetCurrentTimestamp();
+    if (now >= deadline) break;
+    const long left = TimestampDifferenceMilliseconds(now, deadline) + 1;
+    const long most = RecoveryInProgress() ? kStandbySleepMs : longest_ms;
+    Pg([&] { Sleep(what, std::min(left, most)); });
+  }
+  // After an error the abort of the transaction does the same.
+  if (preloaded) ConditionVariableCancelSleep();
+  return there;
 }
 
-void WaitFor(Awaited what, long timeout_ms) {
-  static uint32 wait_events[2] = {0, 0};
-  uint32& wait_event = wait_events[static_cast<size_t>(what)];
-  if (wait_event == 0) {
-    wait_event =
-        WaitEvent(what == Awaited::kApplied ? "PostboxWaitForVersion" : "PostboxWaitPublished");
+TimestampTz DeadlineAfter(Datum timeout) {
+  const int64 wait = Microseconds(timeout);
+  if (wait < 0) {
+    Throw(ERRCODE_INVALID_PARAMETER_VALUE, "timeout may not be negative", "",
+          "With 0 the function checks once and does not wait.");
   }
-  if (shared_state() != nullptr) {
-    ConditionVariableTimedSleep(Variable(what), timeout_ms, wait_event);
-    return;
-  }
-  (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-                  std::min(timeout_ms, 20L), wait_event);
-  ResetLatch(MyLatch);
-  CHECK_FOR_INTERRUPTS();
-}
-
-void FinishWait() {
-  if (shared_state() != nullptr) ConditionVariableCancelSleep();
+  // Far beyond any wait, and far from the end of timestamps.
+  constexpr int64 kLongest = 1000 * 365 * USECS_PER_DAY;
+  return GetCurrentTimestamp() + std::min(wait, kLongest);
 }
 
 }  // namespace postbox

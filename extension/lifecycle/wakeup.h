@@ -75,24 +75,20 @@ void DatabasesChangedAtCommit();
 // An event was applied: wake the sessions that wait for it.
 void NotifyAppliedAtCommit();
 
-// Waiting for something to be applied or published, as wait_for_version does it:
+// Waiting for something to be applied or published. `is_there` looks for it, with a new snapshot:
+// once, and once more after the sleep was prepared, so that no commit is missed between look and
+// sleep. Then it sleeps until a commit has applied something, or stored what was published, in any
+// database, and looks again. False if it is not there at the deadline.
 //
-//   PrepareToWait(Awaited::kApplied);
-//   while (!<look, with a new snapshot, whether it is there>) {
-//     if (<deadline passed>) break;
-//     WaitFor(Awaited::kApplied, <milliseconds that are left>);
-//   }
-//   FinishWait();
-//
-// PrepareToWait comes before the look, so that no commit is missed between look and sleep.
-// WaitFor returns after a commit that applied something, or stored what was published, in any
-// database, after `timeout_ms`, or spuriously. It raises an error when the query is cancelled: call
-// it through Pg(). When the library is not preloaded there is no message, and it sleeps for at most
-// 20 ms. After an error no FinishWait is needed: the abort of the transaction does the same.
+// A sleep may end early, and lasts for `longest_ms` at most: on a standby, where no session
+// commits, for 50 ms, and without the shared memory of a preloaded library for 20 ms.
 enum class Awaited { kApplied, kPublished };
-void PrepareToWait(Awaited what);
-void WaitFor(Awaited what, long timeout_ms);
-void FinishWait();
+bool WaitUntil(Awaited what, TimestampTz deadline, long longest_ms,
+               const std::function<bool()>& is_there);
+
+// The end of such a wait that begins now. Throws invalid_parameter_value if the time-out, an
+// interval, is negative.
+TimestampTz DeadlineAfter(Datum timeout);
 
 }  // namespace postbox
 

@@ -27,14 +27,12 @@
 
 extern "C" {
 #include <access/xact.h>
-#include <access/xlog.h>
 }
 
 namespace postbox {
 namespace {
 
 constexpr long kLongestSleepMs = 1000;
-constexpr long kStandbySleepMs = 50;
 
 struct Awaiting {
   Datum event_id;
@@ -156,18 +154,8 @@ bool WaitUntilPublished(const Awaiting& wanted) {
   const SpiConnection connection;
   const FixedSearchPath search_path;
   const Oid outbox = FindEvent(wanted);
-  if (IsPublished(outbox, wanted)) return true;
-  PrepareToWait(Awaited::kPublished);
-  bool published = false;
-  while (!(published = IsPublished(outbox, wanted))) {
-    const TimestampTz now = GetCurrentTimestamp();
-    if (now >= wanted.deadline) break;
-    const long left = TimestampDifferenceMilliseconds(now, wanted.deadline) + 1;
-    const long most = RecoveryInProgress() ? kStandbySleepMs : kLongestSleepMs;
-    Pg([&] { WaitFor(Awaited::kPublished, std::min(left, most)); });
-  }
-  FinishWait();
-  return published;
+  return WaitUntil(Awaited::kPublished, wanted.deadline, kLongestSleepMs,
+                   [&] { return IsPublished(outbox, wanted); });
 }
 
 }  // namespace
@@ -181,16 +169,9 @@ POSTBOX_FUNCTION(wait_published) {
     wanted.id = Pg([&]() -> const char* {
       return DatumGetCString(DirectFunctionCall1(uuid_out, wanted.event_id));
     });
-    const int64 timeout = Microseconds(Argument(fcinfo, 1, "timeout"));
-    if (timeout < 0) {
-      Throw(ERRCODE_INVALID_PARAMETER_VALUE, "timeout may not be negative", "",
-            "With 0 the function checks once and does not wait.");
-    }
+    wanted.deadline = DeadlineAfter(Argument(fcinfo, 1, "timeout"));
     if (HasArgument(fcinfo, 2)) wanted.outbox = DatumGetObjectId(fcinfo->args[2].value);
     wanted.publication = OptionalText(fcinfo, 3);
-    // Far beyond any wait, and far from the end of timestamps.
-    constexpr int64 kLongest = 1000 * 365 * USECS_PER_DAY;
-    wanted.deadline = GetCurrentTimestamp() + std::min(timeout, kLongest);
     return BoolGetDatum(WaitUntilPublished(wanted));
   });
 }
