@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "extension/base/guard.h"
+#include "extension/base/spi.h"
 
 namespace postbox {
 
@@ -32,6 +33,21 @@ inline std::optional<std::string> OptionalText(FunctionCallInfo fcinfo, int numb
 
 inline Oid OidArgument(FunctionCallInfo fcinfo, int number, const char* name) {
   return DatumGetObjectId(Argument(fcinfo, number, name));
+}
+
+// The first arguments as they are, for a statement; the types are those of the SQL function.
+inline Parameters ArgumentsAsParameters(FunctionCallInfo fcinfo, std::initializer_list<Oid> types) {
+  Parameters parameters;
+  int argument = 0;
+  for (const Oid type : types) {
+    if (HasArgument(fcinfo, argument)) {
+      parameters.Add(type, fcinfo->args[argument].value);
+    } else {
+      parameters.AddNull(type);
+    }
+    ++argument;
+  }
+  return parameters;
 }
 
 // A text[] without NULLs; `name` is the argument's.

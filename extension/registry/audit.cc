@@ -6,6 +6,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/registry/inbox_registration.h"
+#include "extension/registry/outbox_facts.h"
 #include "extension/registry/sql_as.h"
 #include "extension/trust/may_see.h"
 #include "extension/trust/operator_role.h"
@@ -17,33 +18,6 @@ extern "C" {
 
 namespace postbox {
 namespace {
-
-// The arguments as they are; the types are those of the SQL function.
-Parameters AllArguments(FunctionCallInfo fcinfo, std::initializer_list<Oid> types) {
-  Parameters parameters;
-  int argument = 0;
-  for (const Oid type : types) {
-    if (HasArgument(fcinfo, argument)) {
-      parameters.Add(type, fcinfo->args[argument].value);
-    } else {
-      parameters.AddNull(type);
-    }
-    ++argument;
-  }
-  return parameters;
-}
-
-Oid OutboxOf(const std::string& publication) {
-  const SpiConnection connection;
-  const FixedSearchPath search_path;
-  Parameters name;
-  name.AddText(publication);
-  if (Run("SELECT p.outbox::oid FROM postbox.publication p WHERE p.name = $1", name) == 0) {
-    Throw(ERRCODE_UNDEFINED_OBJECT, "publication \"" + publication + "\" does not exist", "",
-          "The publications of this database are listed in postbox.publication.");
-  }
-  return OidColumn(0, 1);
-}
 
 void RequireRegisteredInbox(Oid relation) {
   const SpiConnection connection;
@@ -71,14 +45,17 @@ Datum RowsOf(FunctionCallInfo fcinfo, Oid relation, const char* sql,
              std::initializer_list<Oid> types) {
   const Oid owner = RequireReadable(relation);
   Pg([&] { InitMaterializedSRF(fcinfo, 0); });
-  Parameters parameters = AllArguments(fcinfo, types);
+  Parameters parameters = ArgumentsAsParameters(fcinfo, types);
   const SqlAs as(owner);
   ReturnRows(fcinfo, Run(sql, parameters));
   return Datum{0};
 }
 
 Oid OutboxArgument(FunctionCallInfo fcinfo) {
-  return OutboxOf(TextArgument(fcinfo, 0, "publication"));
+  const std::string publication = TextArgument(fcinfo, 0, "publication");
+  const SpiConnection connection;
+  const FixedSearchPath search_path;
+  return OutboxOfPublication(publication);
 }
 
 Oid InboxArgument(FunctionCallInfo fcinfo) {
@@ -184,7 +161,7 @@ POSTBOX_FUNCTION(audit_emit_again) {
             "Only its owner and operators emit an event again.",
             "Grant membership in the role of the owner, or in postbox_operator.");
     }
-    Parameters parameters = AllArguments(fcinfo, {TEXTOID, UUIDOID});
+    Parameters parameters = ArgumentsAsParameters(fcinfo, {TEXTOID, UUIDOID});
     const SqlAs as(owner);
     Run("SELECT postbox.emit_event_again($1, $2)", parameters);
     return Int64GetDatum(Int64Column(0, 1));
@@ -198,8 +175,8 @@ POSTBOX_FUNCTION(record_audit) {
     TextArgument(fcinfo, 1, "source");
     CheckAuditStatus(TextArgument(fcinfo, 2, "status"));
     CheckFindings(Argument(fcinfo, 4, "findings"));
-    Parameters parameters =
-        AllArguments(fcinfo, {TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID});
+    Parameters parameters = ArgumentsAsParameters(
+        fcinfo, {TEXTOID, TEXTOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID});
     const SqlAs as(std::nullopt);
     const Registrar registrar("audit");
     Run("INSERT INTO postbox.audit (subscription, source, status, watermark, findings, detail) "

@@ -108,4 +108,14 @@ OutboxFacts ReadOwnedOutbox(Oid relation) {
   return facts;
 }
 
+Oid OutboxOfPublication(const std::string& name) {
+  Parameters key;
+  key.AddText(name);
+  if (Run("SELECT outbox::oid FROM postbox.publication WHERE name = $1", key) == 0) {
+    Throw(ERRCODE_UNDEFINED_OBJECT, "publication \"" + name + "\" does not exist", "",
+          "The publications of this database are listed in postbox.publication.");
+  }
+  return OidColumn(0, 1);
+}
+
 }  // namespace postbox

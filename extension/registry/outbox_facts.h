@@ -38,6 +38,9 @@ OutboxFacts ReadOutboxFacts(Oid relation);
 // The same, for changing the outbox: throws insufficient_privilege unless the current user owns it.
 OutboxFacts ReadOwnedOutbox(Oid relation);
 
+// The outbox of a publication. Throws undefined_object if there is no such publication. Needs SPI.
+Oid OutboxOfPublication(const std::string& name);
+
 // Whether the owner of the outbox has the rights that counting versions needs. Inside Pg().
 bool OwnerMayCount(const OutboxFacts& facts);
 

@@ -37,21 +37,6 @@ std::optional<Oid> OwnerToActAs(FunctionCallInfo fcinfo, Callers callers) {
   return owner;
 }
 
-// An outbox, and another argument of this type.
-Parameters OutboxAnd(Oid type, FunctionCallInfo fcinfo) {
-  Parameters parameters;
-  const auto add = [&](int argument, Oid argument_type) {
-    if (HasArgument(fcinfo, argument)) {
-      parameters.Add(argument_type, fcinfo->args[argument].value);
-    } else {
-      parameters.AddNull(argument_type);
-    }
-  };
-  add(0, REGCLASSOID);
-  add(1, type);
-  return parameters;
-}
-
 // The tables that hold the events of an outbox, as it is registered. What the caller names is only
 // looked up, so that rights on one table never open another.
 struct Tables {
@@ -102,7 +87,7 @@ std::optional<std::string> LastError(const std::string& publication) {
 // A log has nothing that says that an event was discarded. The publications come out of a table of
 // its owner.
 void RecordDiscarded(FunctionCallInfo fcinfo, const std::vector<std::string>& publications) {
-  Parameters parameters = OutboxAnd(UUIDOID, fcinfo);
+  Parameters parameters = ArgumentsAsParameters(fcinfo, {REGCLASSOID, UUIDOID});
   parameters.Add(TEXTARRAYOID, TextArrayValue(publications));
   const Registrar registrar("discarded_outgoing");
   Run("INSERT INTO postbox.discarded_outgoing (publication, event_id) SELECT p.name, $2 "
@@ -135,7 +120,7 @@ void ForgetDiscarded(FunctionCallInfo fcinfo) {
 POSTBOX_FUNCTION(redrive) {
   using namespace postbox;
   return Guarded([&] {
-    Parameters parameters = OutboxAnd(UUIDOID, fcinfo);
+    Parameters parameters = ArgumentsAsParameters(fcinfo, {REGCLASSOID, UUIDOID});
     const SqlAs rights(OwnerToActAs(fcinfo, Callers::kOwnersAndOperators));
     Run("SELECT postbox.redrive_events($1, $2)", parameters);
     return Int64GetDatum(Int64Column(0, 1));
@@ -145,7 +130,7 @@ POSTBOX_FUNCTION(redrive) {
 POSTBOX_FUNCTION(discard) {
   using namespace postbox;
   return Guarded([&] {
-    Parameters parameters = OutboxAnd(UUIDOID, fcinfo);
+    Parameters parameters = ArgumentsAsParameters(fcinfo, {REGCLASSOID, UUIDOID});
     const SpiConnection connection;
     const FixedSearchPath search_path;
     std::vector<std::string> publications;
@@ -163,7 +148,7 @@ POSTBOX_FUNCTION(discard) {
 POSTBOX_FUNCTION(purge_outbox) {
   using namespace postbox;
   return Guarded([&] {
-    Parameters parameters = OutboxAnd(INT4OID, fcinfo);
+    Parameters parameters = ArgumentsAsParameters(fcinfo, {REGCLASSOID, INT4OID});
     const SqlAs rights(OwnerToActAs(fcinfo, Callers::kOwners));
     Run("SELECT postbox.purge_events($1, $2)", parameters);
     const int64 purged = Int64Column(0, 1);

@@ -383,16 +383,6 @@ void CreatePublication(const std::string& name, Oid outbox, const Properties& pr
   if (!start.empty()) SayWhatItBeginsWith(name, outbox, is_log);
 }
 
-Oid OutboxOfPublication(const std::string& name) {
-  Parameters key;
-  key.AddText(name);
-  if (Run("SELECT outbox::oid FROM postbox.publication WHERE name = $1", key) == 0) {
-    Throw(ERRCODE_UNDEFINED_OBJECT, "publication \"" + name + "\" does not exist", "",
-          "The publications of this database are listed in postbox.publication.");
-  }
-  return OidColumn(0, 1);
-}
-
 void AlterPublication(const std::string& name, const Properties& properties) {
   SpiConnection connection;
   FixedSearchPath search_path;

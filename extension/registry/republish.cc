@@ -26,20 +26,10 @@ struct QueueTarget {
   Oid owner;
 };
 
-Oid FindOutbox(const std::string& publication) {
-  Parameters name;
-  name.AddText(publication);
-  if (Run("SELECT outbox::oid FROM postbox.publication WHERE name = $1", name) == 0) {
-    Throw(ERRCODE_UNDEFINED_OBJECT, "publication \"" + publication + "\" does not exist", "",
-          "The publications of this database are listed in postbox.publication.");
-  }
-  return OidColumn(0, 1);
-}
-
 // Checks the right of the caller. Needs SPI and FixedSearchPath.
 QueueTarget FindQueueTarget(const std::string& publication) {
   RequireUpdatedExtension();
-  const Oid outbox = FindOutbox(publication);
+  const Oid outbox = OutboxOfPublication(publication);
   const OutboxFacts facts =
       IsOperator(GetUserId()) ? ReadOutboxFacts(outbox) : ReadOwnedOutbox(outbox);
   return {publication, outbox, facts.owner};
@@ -81,24 +71,12 @@ Queued RunAsOwner(const QueueTarget& target, Parameters& parameters, MemoryConte
   return queued;
 }
 
-Parameters ArgumentsOf(FunctionCallInfo fcinfo) {
-  constexpr std::array<Oid, 8> kTypes = {TEXTOID,      TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTARRAYOID,
-                                         TEXTARRAYOID, BOOLOID,        INT4OID,        TEXTOID};
-  Parameters parameters;
-  for (int i = 0; i < static_cast<int>(kTypes.size()); ++i) {
-    if (HasArgument(fcinfo, i)) {
-      parameters.Add(kTypes[i], fcinfo->args[i].value);
-    } else {
-      parameters.AddNull(kTypes[i]);
-    }
-  }
-  return parameters;
-}
-
 Queued Republish(FunctionCallInfo fcinfo, MemoryContext result) {
   const std::string name = TextArgument(fcinfo, 0, "publication");
   const bool dry_run = HasArgument(fcinfo, 5) && DatumGetBool(fcinfo->args[5].value);
-  Parameters parameters = ArgumentsOf(fcinfo);
+  Parameters parameters =
+      ArgumentsAsParameters(fcinfo, {TEXTOID, TIMESTAMPTZOID, TIMESTAMPTZOID, TEXTARRAYOID,
+                                     TEXTARRAYOID, BOOLOID, INT4OID, TEXTOID});
   const SpiConnection connection;
   const FixedSearchPath search_path;
   const QueueTarget target = FindQueueTarget(name);
