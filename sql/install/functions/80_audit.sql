@@ -358,8 +358,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.audit_reader(text) IS 'Internal: for postbox audit, the subscriptions of this database, or one of them: their inboxes and targets.';
 
--- An event that is rejected or parked has a dead letter, until that is discarded; postbox.discarded_event says why a parked one was. An outcome that
--- something else decides, such as the time of an event, belongs here.
+-- An event that is rejected or parked has a dead letter, until that is discarded; postbox.discarded_event says why a parked one was.
 CREATE OR REPLACE FUNCTION postbox.read_received(inbox regclass, event_ids uuid[])
     RETURNS TABLE (event_id uuid, aggregate_type text, aggregate_id text, event_type text, version bigint, received bigint, outcome text, detail text)
     LANGUAGE plpgsql STABLE
