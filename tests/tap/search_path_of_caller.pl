@@ -118,7 +118,7 @@ my @calls = (
 				"SELECT postbox.republish('$_'), postbox.cancel_republish('$_'), postbox.count_republished('$_'), postbox.remove_republished('$_')",
 				"SELECT postbox.republish_events('$_', NULL, NULL, NULL, NULL, true, 1, NULL), postbox.event_state('app.$_', '550e8400-e29b-41d4-a716-446655440002', NULL)",
 				"SELECT postbox.republish_filter('a', 'b', 'c'), postbox.republish_step(o, p, NULL, NULL, NULL, NULL, true, 1, 0), "
-				  . ($_ eq 'log' ? 'postbox.republish_log' : 'postbox.republish_table') . '(o, p, NULL, NULL, NULL, NULL, true, 1, 0), ' . ($_ eq 'log' ? 'postbox.log_event_state' : 'postbox.table_event_state')
+				  . 'postbox.republish_form(o), ' . ($_ eq 'log' ? 'postbox.log_event_state' : 'postbox.table_event_state')
 				  . "(o, '550e8400-e29b-41d4-a716-446655440002', NULL) FROM postbox.outbox o, postbox.publication p WHERE p.name OPERATOR(pg_catalog.=) '$_' AND p.outbox OPERATOR(pg_catalog.=) o.relation",
 				"SELECT postbox.redrive_events('app.$_', NULL), postbox.discard_event('app.$_', '550e8400-e29b-41d4-a716-446655440001')",
 				"SELECT postbox.purge_outbox('app.$_'), postbox.purge_events('app.$_', 10)",

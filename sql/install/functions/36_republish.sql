@@ -28,92 +28,58 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.not_expired(text) IS 'Internal: the condition that an event with these attributes has not expired, as SQL.';
 
-CREATE OR REPLACE FUNCTION postbox.republish_log(registered postbox.outbox, p postbox.publication, "from" timestamptz, "to" timestamptz,
-    aggregate_types text[], keys text[], dry_run boolean, parts int, part int, OUT events bigint, OUT key_count bigint, OUT bytes bigint)
-    LANGUAGE plpgsql
+-- How the two kinds queue events, as SQL. `source`: what follows FROM, for the events e. `key`, `size`: of such an event. `queue`: an INSERT or UPDATE that
+-- returns them. Parameters: $1 the publication; $2 to $8 as above; $9 its lanes; $10 whether a key waits for its first event.
+CREATE OR REPLACE FUNCTION postbox.republish_form(registered postbox.outbox, OUT source text, OUT key text, OUT size text, OUT queue text)
+    LANGUAGE plpgsql STABLE
     SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-    blocks boolean := p.ordering <> 'none' AND p.on_failure = 'park_key';
-    -- Without its deliver_at: what was sent early, by redrive, is not due yet.
     columns text := 'seq, id, aggregate_type, aggregate_id, event_type, version, schema_version, payload, attributes, occurred_at';
-    source text;
+    payload text;
+    not_expired text := 'true';
 BEGIN
-    source := format($sql$%1$s e LEFT JOIN postbox.lane_progress l ON l.publication = $1 AND l.origin = e.origin
-            AND l.slice = CASE WHEN $9 = 1 THEN 0 ELSE postbox.lane_slice(e.aggregate_id, $9) END
-        WHERE (e.origin = -2147483648 OR e.seq <= l.floor OR postbox.has_read(l, e.txid, e.seq)) AND %3$s
-          AND e.aggregate_type IS NOT NULL AND e.aggregate_id IS NOT NULL AND e.event_type IS NOT NULL AND e.version > 0
-          AND e.schema_version IS NOT NULL AND octet_length(e.payload) <= 10000000 AND jsonb_typeof(e.attributes) = 'object'
-          AND isfinite(e.occurred_at)
-          AND NOT EXISTS (SELECT FROM %2$s q WHERE q.publication = $1 AND q.id = e.id)
-          AND %4$s
-          AND NOT EXISTS (SELECT FROM postbox.expired_event x WHERE x.publication = $1 AND x.event_id = e.id::text)
-          AND NOT EXISTS (SELECT FROM postbox.discarded_outgoing d WHERE d.publication = $1 AND d.event_id = e.id)$sql$,
-        registered.relation, registered.parked, postbox.republish_filter('e.aggregate_type', 'e.aggregate_id', 'e.occurred_at'),
-        postbox.not_expired('e.attributes'));
-    IF dry_run THEN
-        EXECUTE format('SELECT count(*), count(DISTINCT u.aggregate_id), coalesce(sum(u.size), 0)::bigint FROM ('
-                       'SELECT e.aggregate_id, octet_length(e.payload) AS size FROM %s) u', source)
-            INTO events, key_count, bytes USING p.name, "from", "to", aggregate_types, keys, parts, part, p.aggregate_types, p.lanes, blocks;
-        RETURN;
-    END IF;
-    EXECUTE format($sql$
-        WITH copied AS (
-            INSERT INTO %1$s AS q (publication, %2$s, publish_attempts, next_retry_at, republished)
+    key := postbox.outbox_column(registered, 'aggregate_id', 'e.');
+    IF registered.kind = 'log' THEN
+        size := 'octet_length(e.payload)';
+        source := format($sql$%1$s e LEFT JOIN postbox.lane_progress l ON l.publication = $1 AND l.origin = e.origin
+                AND l.slice = CASE WHEN $9 = 1 THEN 0 ELSE postbox.lane_slice(e.aggregate_id, $9) END
+            WHERE (e.origin = -2147483648 OR e.seq <= l.floor OR postbox.has_read(l, e.txid, e.seq)) AND %3$s
+              AND e.aggregate_type IS NOT NULL AND e.aggregate_id IS NOT NULL AND e.event_type IS NOT NULL AND e.version > 0
+              AND e.schema_version IS NOT NULL AND octet_length(e.payload) <= 10000000 AND jsonb_typeof(e.attributes) = 'object'
+              AND isfinite(e.occurred_at)
+              AND NOT EXISTS (SELECT FROM %2$s q WHERE q.publication = $1 AND q.id = e.id)
+              AND %4$s
+              AND NOT EXISTS (SELECT FROM postbox.expired_event x WHERE x.publication = $1 AND x.event_id = e.id::text)
+              AND NOT EXISTS (SELECT FROM postbox.discarded_outgoing d WHERE d.publication = $1 AND d.event_id = e.id)$sql$,
+            registered.relation, registered.parked, postbox.republish_filter('e.aggregate_type', key, 'e.occurred_at'), postbox.not_expired('e.attributes'));
+        -- Without its deliver_at: what was sent early, by redrive, is not due yet.
+        queue := format($sql$INSERT INTO %1$s AS q (publication, %2$s, publish_attempts, next_retry_at, republished)
             SELECT $1, %5$s, 0, CASE WHEN $10 AND u.place > 1 THEN 'infinity' ELSE now() END, true
             FROM (SELECT e.*, row_number() OVER (PARTITION BY %4$s ORDER BY e.seq) AS place FROM %3$s) u
             ON CONFLICT (publication, id) DO NOTHING
-            RETURNING q.aggregate_id, octet_length(q.payload) AS size)
-        SELECT count(*), count(DISTINCT c.aggregate_id), coalesce(sum(c.size), 0)::bigint FROM copied c
-        $sql$, registered.parked, columns, source, postbox.log_key('e.'), replace(columns, 'attributes',
-            'CASE WHEN attributes ? ''postbox_deliver_at'' THEN attributes - ''postbox_deliver_at'' ELSE attributes END'))
-        INTO events, key_count, bytes USING p.name, "from", "to", aggregate_types, keys, parts, part, p.aggregate_types, p.lanes, blocks;
-END
-$$;
-COMMENT ON FUNCTION postbox.republish_log(postbox.outbox, postbox.publication, timestamptz, timestamptz, text[], text[], boolean, int, int) IS
-    'Internal: the part of postbox.republish for a log outbox, with the rights of the current user.';
-
--- A worker begins a key when no worker has an event of it on its way (worker/publisher/source/table/claim_walk.h). The first event is due at
--- this moment, so that it is not due for a claim that has begun before.
-CREATE OR REPLACE FUNCTION postbox.republish_table(registered postbox.outbox, p postbox.publication, "from" timestamptz, "to" timestamptz,
-    aggregate_types text[], keys text[], dry_run boolean, parts int, part int, OUT events bigint, OUT key_count bigint, OUT bytes bigint)
-    LANGUAGE plpgsql
-    SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-    blocks boolean := p.ordering <> 'none' AND p.on_failure = 'park_key';
-    key text := postbox.outbox_column(registered, 'aggregate_id', 'e.');
-    payload text := quote_ident(coalesce(registered.columns ->> 'payload', 'payload'));
-    source text;
-BEGIN
-    SELECT CASE WHEN a.atttypid = 'bytea'::regtype THEN 'octet_length(e.' || payload || ')' ELSE 'octet_length(e.' || payload || '::text)' END INTO payload
-    FROM pg_attribute a WHERE a.attrelid = registered.relation AND quote_ident(a.attname) = payload AND NOT a.attisdropped;
-    source := format('%s e WHERE e.published_at > ''-infinity'' AND %s AND %s', registered.relation, postbox.republish_filter(
-        postbox.outbox_column(registered, 'aggregate_type', 'e.'), key, postbox.outbox_column(registered, 'occurred_at', 'e.')),
-        coalesce((SELECT postbox.not_expired('e.' || quote_ident(a.attname)) FROM pg_attribute a WHERE a.attrelid = registered.relation
-                  AND a.attname = coalesce(registered.columns ->> 'attributes', 'attributes') AND a.atttypid = 'jsonb'::regtype AND NOT a.attisdropped), 'true'));
-    IF dry_run THEN
-        EXECUTE format('SELECT count(*), count(DISTINCT %s), coalesce(sum(%s), 0)::bigint FROM %s', key, payload, source)
-            INTO events, key_count, bytes USING p.name, "from", "to", aggregate_types, keys, parts, part, p.aggregate_types;
+            RETURNING q.aggregate_id AS key, octet_length(q.payload) AS size$sql$, registered.parked, columns, source, postbox.log_key('e.'),
+            replace(columns, 'attributes', 'CASE WHEN attributes ? ''postbox_deliver_at'' THEN attributes - ''postbox_deliver_at'' ELSE attributes END'));
         RETURN;
     END IF;
-    EXECUTE format($sql$
-        WITH chosen AS (
-            SELECT u.*, CASE WHEN $9 AND u.place > 1 THEN 'infinity' ELSE clock_timestamp() END AS due
-            FROM (SELECT e.ctid AS place_of, %2$s AS key, %4$s AS size, row_number() OVER (PARTITION BY %2$s ORDER BY e.seq) AS place
-                  FROM %3$s) u
-        ), again AS (
-            UPDATE %1$s AS q SET published_at = NULL, publish_attempts = 0, next_retry_at = c.due, lock_token = NULL, locked_at = q.published_at,
-                last_error = 'queued by postbox.republish'
-            FROM chosen c WHERE q.ctid = c.place_of AND q.published_at > '-infinity'
-            RETURNING c.key, c.size)
-        SELECT count(*), count(DISTINCT a.key), coalesce(sum(a.size), 0)::bigint FROM again a
-        $sql$, registered.relation, key, source, payload)
-        INTO events, key_count, bytes USING p.name, "from", "to", aggregate_types, keys, parts, part, p.aggregate_types, blocks;
+    payload := coalesce(registered.columns ->> 'payload', 'payload');
+    SELECT format(CASE WHEN a.atttypid = 'bytea'::regtype THEN 'octet_length(e.%I)' ELSE 'octet_length(e.%I::text)' END, payload) INTO size
+    FROM pg_attribute a WHERE a.attrelid = registered.relation AND a.attname = payload AND NOT a.attisdropped;
+    SELECT postbox.not_expired('e.' || quote_ident(a.attname)) INTO not_expired FROM pg_attribute a WHERE a.attrelid = registered.relation
+        AND a.attname = coalesce(registered.columns ->> 'attributes', 'attributes') AND a.atttypid = 'jsonb'::regtype AND NOT a.attisdropped;
+    source := format('%s e WHERE e.published_at > ''-infinity'' AND %s AND %s', registered.relation, postbox.republish_filter(
+        postbox.outbox_column(registered, 'aggregate_type', 'e.'), key, postbox.outbox_column(registered, 'occurred_at', 'e.')), coalesce(not_expired, 'true'));
+    -- A worker begins a key when no worker has an event of it on its way (worker/publisher/source/table/claim_walk.h). The first event is due at this
+    -- moment, so that it is not due for a claim that has begun before.
+    queue := format($sql$UPDATE %1$s AS q SET published_at = NULL, publish_attempts = 0, lock_token = NULL, locked_at = q.published_at,
+            next_retry_at = CASE WHEN $10 AND u.place > 1 THEN 'infinity' ELSE clock_timestamp() END, last_error = 'queued by postbox.republish'
+        FROM (SELECT e.ctid AS place_of, %2$s AS key, %4$s AS size, row_number() OVER (PARTITION BY %2$s ORDER BY e.seq) AS place FROM %3$s) u
+        WHERE q.ctid = u.place_of AND q.published_at > '-infinity'
+        RETURNING u.key, u.size$sql$, registered.relation, key, source, size);
 END
 $$;
-COMMENT ON FUNCTION postbox.republish_table(postbox.outbox, postbox.publication, timestamptz, timestamptz, text[], text[], boolean, int, int) IS
-    'Internal: the part of postbox.republish for a table outbox, with the rights of the current user.';
+COMMENT ON FUNCTION postbox.republish_form(postbox.outbox) IS
+    'Internal: how postbox.republish finds and queues the events of an outbox, as SQL.';
 
 CREATE OR REPLACE FUNCTION postbox.republish_events(publication text, "from" timestamptz, "to" timestamptz, aggregate_types text[], keys text[],
     dry_run boolean, max_events int, resume text)
@@ -182,18 +148,17 @@ CREATE OR REPLACE FUNCTION postbox.republish_step(registered postbox.outbox, p p
     LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+    form record := postbox.republish_form(registered);
 BEGIN
-    IF registered.kind = 'log' THEN
-        SELECT r.events, r.key_count, r.bytes INTO events, key_count, bytes
-        FROM postbox.republish_log(registered, p, "from", "to", aggregate_types, keys, dry_run, parts, part) r;
-    ELSE
-        SELECT r.events, r.key_count, r.bytes INTO events, key_count, bytes
-        FROM postbox.republish_table(registered, p, "from", "to", aggregate_types, keys, dry_run, parts, part) r;
-    END IF;
+    EXECUTE format('WITH queued AS (%s) SELECT count(*), count(DISTINCT u.key), coalesce(sum(u.size), 0)::bigint FROM queued u',
+                   CASE WHEN dry_run THEN format('SELECT %s AS key, %s AS size FROM %s', form.key, form.size, form.source) ELSE form.queue END)
+        INTO events, key_count, bytes USING p.name, "from", "to", aggregate_types, keys, parts, part, p.aggregate_types, p.lanes,
+            p.ordering <> 'none' AND p.on_failure = 'park_key';
 END
 $$;
 COMMENT ON FUNCTION postbox.republish_step(postbox.outbox, postbox.publication, timestamptz, timestamptz, text[], text[], boolean, int, int) IS
-    'Internal: one step of postbox.republish, for either kind of outbox, with the rights of the current user.';
+    'Internal: one step of postbox.republish, with the rights of the current user.';
 
 CREATE OR REPLACE FUNCTION postbox.republish(publication text, "from" timestamptz DEFAULT NULL, "to" timestamptz DEFAULT NULL,
     aggregate_types text[] DEFAULT NULL, keys text[] DEFAULT NULL, dry_run boolean DEFAULT false, max_events int DEFAULT 100000,
