@@ -1,3 +1,5 @@
+// The row of a rebuild in postbox.rebuild: who may use it, finding and locking it, and what goes
+// with its end.
 #include "extension/apply/rebuild.h"
 #include "extension/base/relation.h"
 #include "extension/registry/inbox_registration.h"

@@ -1,3 +1,4 @@
+// Which parked events wait for their deliver_at, and since when an event waits, for the status.
 #include "extension/registry/backlog_counter.h"
 
 namespace postbox {

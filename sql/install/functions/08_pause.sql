@@ -1,3 +1,5 @@
+-- What the status says of a pause. The functions that pause and resume are with what they pause; extension/registry/pause.cc has them all.
+
 CREATE OR REPLACE FUNCTION postbox.pause_text(paused_at timestamptz, paused_until timestamptz, paused_reason text) RETURNS text
     LANGUAGE sql STABLE
     SET search_path = pg_catalog, pg_temp
