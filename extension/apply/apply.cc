@@ -9,7 +9,6 @@
 #include "extension/base/message_bytes.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
-#include "extension/lifecycle/wakeup.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/rules/sqlstate_class.h"
 #include "extension/trust/operator_role.h"
@@ -48,7 +47,6 @@ Outcome ApplyEffects(ApplySession& session, InboxEvent* event) {
     FreeRows();
     applied = true;
   }
-  if (applied) NotifyAppliedAtCommit();
   return applied ? Outcome::kApplied : Outcome::kStale;
 }
 

@@ -1,7 +1,5 @@
 #include "extension/apply/event_set.h"
 
-#include "extension/lifecycle/wakeup.h"
-
 namespace postbox {
 
 EventSet::EventSet(ApplySession* session)
@@ -42,7 +40,6 @@ bool EventSet::Take(InboxEvent* event, Outcome* outcome) {
   }
   Write();
   *outcome = NamingEvent(*event, *inbox_, [&] { return projection->WriteRow(*event, bound); });
-  if (*outcome == Outcome::kApplied) NotifyAppliedAtCommit();
   return true;
 }
 
@@ -73,7 +70,6 @@ void EventSet::Write() {
   }
   for (Row& row : rows_) {
     *row.outcome = NamingEvent(*row.event, *inbox_, [&] { return OutcomeOf(row); });
-    if (*row.outcome == Outcome::kApplied) NotifyAppliedAtCommit();
   }
   chains_.clear();
   rows_.clear();
@@ -107,7 +103,7 @@ Outcome EventSet::OutcomeOf(const Row& row) {
   if (!chain.first_written || (is_later && !chain.last_written)) {
     return projection_->WriteRow(*row.event, row.bound);
   }
-  return projection_->Noted(*row.event, row.newer ? Outcome::kApplied : Outcome::kStale);
+  return projection_->Noted(*row.event, row.bound, row.newer ? Outcome::kApplied : Outcome::kStale);
 }
 
 }  // namespace postbox

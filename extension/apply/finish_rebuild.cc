@@ -7,6 +7,7 @@
 #include "extension/base/arguments.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
+#include "extension/lifecycle/wakeup.h"
 #include "extension/trust/act_as.h"
 #include "extension/trust/effect_settings.h"
 #include "extension/trust/pinned_settings.h"
@@ -217,6 +218,7 @@ void Finish::Merge() {
   for (const std::string& sql : {merge_->RaiseTombstones(), merge_->RemoveTombstones()}) {
     if (!sql.empty()) Execute(sql);
   }
+  NotifyAppliedAtCommit();
 }
 
 // A rebuild that has got nothing would delete everything.

@@ -1,9 +1,11 @@
 #include "extension/apply/projection.h"
 
 #include "extension/apply/set_target.h"
+#include "extension/lifecycle/wakeup.h"
 
 extern "C" {
 #include <access/xact.h>
+#include <common/hashfn.h>
 #include <utils/datum.h>
 }
 
@@ -37,10 +39,23 @@ Projection::Projection(const ProjectionConfig& config, const ProjectionColumns& 
 }
 
 Outcome Projection::Apply(const InboxEvent& event, PayloadJson* payload, bool deletes) {
-  return Noted(event, deletes ? Delete(event, payload) : Upsert(event, payload));
+  BoundValues bound = binder_.BindKey(event, payload);
+  const Outcome outcome = deletes ? Delete(event, bound) : Upsert(event, payload, &bound);
+  return Noted(event, bound, outcome);
 }
 
-Outcome Projection::Noted(const InboxEvent& event, Outcome outcome) {
+uint32 Projection::HashOf(const BoundValues& key) {
+  const Datum value = key_.Text(key);
+  return Pg([&] {
+    const text* read = DatumGetTextPP(value);
+    return hash_combine(target(),
+                        hash_bytes(reinterpret_cast<const unsigned char*>(VARDATA_ANY(read)),
+                                   static_cast<int>(VARSIZE_ANY_EXHDR(read))));
+  });
+}
+
+Outcome Projection::Noted(const InboxEvent& event, const BoundValues& key, Outcome outcome) {
+  if (outcome == Outcome::kApplied) NotifyAppliedAtCommit(HashOf(key));
   if (key_has_type_) return outcome;
   if (outcome == Outcome::kApplied) {
     types_->NoteApplied(id_, event);
@@ -70,7 +85,8 @@ BoundValues Projection::BindRow(const InboxEvent& event, PayloadJson* payload) {
 }
 
 Outcome Projection::WriteRow(const InboxEvent& event, const BoundValues& bound) {
-  return Noted(event, rows_.Write(bound, event.version()) ? Outcome::kApplied : Outcome::kStale);
+  return Noted(event, bound,
+               rows_.Write(bound, event.version()) ? Outcome::kApplied : Outcome::kStale);
 }
 
 std::vector<bool> Projection::WriteSet(std::span<const BoundValues* const> rows) {
@@ -88,12 +104,12 @@ std::vector<bool> Projection::WriteSet(std::span<const BoundValues* const> rows)
   Throw(ERRCODE_INTERNAL_ERROR, "rows of " + target_name() + " have other keys than those written");
 }
 
-Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload) {
-  BoundValues bound = binder_.BindKey(event, payload);
+Outcome Projection::Upsert(const InboxEvent& event, PayloadJson* payload, BoundValues* values) {
+  BoundValues& bound = *values;
   // Before anything else, so that an event that comes too late is not rejected for its content.
   int64 deleted_at = keeps_tombstones_ ? tombstones_->Find(target(), key_.Text(bound)) : 0;
   if (keeps_tombstones_ && deleted_at >= event.version()) return Outcome::kStale;
-  binder_.BindRest(event, payload, &bound);
+  binder_.BindRest(event, payload, values);
   if (!rows_.Write(bound, event.version())) return Outcome::kStale;
   if (!keeps_tombstones_) return Outcome::kApplied;
 
@@ -136,8 +152,7 @@ Outcome Projection::DeleteUnseen(const InboxEvent& event, const BoundValues& bou
   return older ? Outcome::kApplied : Outcome::kStale;
 }
 
-Outcome Projection::Delete(const InboxEvent& event, PayloadJson* payload) {
-  const BoundValues bound = binder_.BindKey(event, payload);
+Outcome Projection::Delete(const InboxEvent& event, const BoundValues& bound) {
   if (rows_.is_shadow()) {
     return rows_.MarkDeleted(bound, event.version()) ? Outcome::kApplied : Outcome::kStale;
   }

@@ -84,8 +84,10 @@ class Projection {
   std::vector<bool> WriteSet(std::span<const BoundValues* const> rows);
   // Writes one, which is newer than what is stored or stale.
   Outcome WriteRow(const InboxEvent& event, const BoundValues& bound);
-  // To be called with the outcome of each event.
-  Outcome Noted(const InboxEvent& event, Outcome outcome);
+  // To be called with the outcome of each event: a commit wakes the sessions that wait for its row.
+  Outcome Noted(const InboxEvent& event, const BoundValues& key, Outcome outcome);
+  // Of the target and the key, for NotifyAppliedAtCommit().
+  uint32 HashOf(const BoundValues& key);
 
   ProjectionKey& key() { return key_; }
   TargetRows& rows() { return rows_; }
@@ -108,8 +110,8 @@ class Projection {
   Projection(const ProjectionConfig& config, const ProjectionColumns& columns,
              MemoryContext context, Tombstones* tombstones);
 
-  Outcome Upsert(const InboxEvent& event, PayloadJson* payload);
-  Outcome Delete(const InboxEvent& event, PayloadJson* payload);
+  Outcome Upsert(const InboxEvent& event, PayloadJson* payload, BoundValues* values);
+  Outcome Delete(const InboxEvent& event, const BoundValues& bound);
   Outcome DeleteUnseen(const InboxEvent& event, const BoundValues& bound, Datum key);
 
   const int64 id_;

@@ -2,9 +2,9 @@
 //
 // Rule: prepare the sleep, then look, then sleep. It looks, each time with a new snapshot, for the
 // row of the key (as the caller, who needs SELECT on the target) and then for the key's tombstone
-// (as the owner of the inbox), and sleeps on SharedState::applied, a condition variable that every
-// commit of inbox_apply broadcasts. The row or the tombstone counts if its version is at least the
-// wanted one.
+// (as the owner of the inbox), and sleeps on a condition variable of SharedState::applied, which
+// every commit of inbox_apply broadcasts that wrote this row, or another one with its place. The
+// row or the tombstone counts if its version is at least the wanted one.
 //
 // The races:
 //  - The commit comes after the look and before the sleep. Preparing the sleep put this backend on
@@ -16,10 +16,10 @@
 //    tombstone has a later snapshot, which sees it.
 //  - A deleted row comes back between the two looks, with a version that would do. Its commit
 //    broadcasts, and the loop looks again.
-//  - A commit applied something else, or an older version. The loop looks and sleeps again; many
-//    waiters wake up for each commit, which costs two index lookups each.
+//  - A commit applied an older version, or to a row with the same place. The loop looks and sleeps
+//    again, which costs two index lookups.
 //  - The transaction of the event is prepared. Nothing is visible before COMMIT PREPARED, which
-//    broadcasts (lifecycle/hooks.h).
+//    wakes all that wait (lifecycle/hooks.h).
 //
 // Without the shared memory of a preloaded library it looks every 20 ms; on a standby, where no
 // session commits, every 50 ms. A transaction with a fixed snapshot (REPEATABLE READ) would
@@ -105,7 +105,7 @@ bool Wait(const Wanted& wanted) {
           "Query the version column in question instead.");
   }
   const BoundValues key = projection->key().FromText(wanted.key);
-  return WaitUntil(Awaited::kApplied, wanted.deadline, kLongestSleepMs,
+  return WaitUntil(Awaited::Applied(projection->HashOf(key)), wanted.deadline, kLongestSleepMs,
                    [&] { return IsThere(*inbox, *projection, key, owner, wanted.version); });
 }
 

@@ -17,10 +17,10 @@ constexpr long kUnloadedSleepMs = 20;
 // Of the current transaction: what to do at commit.
 struct Requests {
   WakeSet outboxes;
+  WakeSet applied;
   bool config = false;
   bool extension = false;
   bool databases = false;
-  bool applied = false;
 } requests;
 
 // Under the lock.
@@ -51,7 +51,8 @@ void Commit(const Requests& wanted) {
   } else if (!wanted.outboxes.empty()) {
     AnnounceWork(MyDatabaseId, wanted.outboxes);
   }
-  if (wanted.applied) ConditionVariableBroadcast(&state->applied);
+  wanted.applied.ForEachPlace(
+      [&](size_t place) { ConditionVariableBroadcast(&state->applied[place]); });
 }
 
 void WakeAtTransactionEnd(XactEvent event, void* /*argument*/) {
@@ -71,31 +72,26 @@ void WakeAtTransactionEnd(XactEvent event, void* /*argument*/) {
   }
 }
 
-void Register() {
+// Where the flags are set; nullptr if the library is not preloaded.
+Requests* AtCommit() {
+  if (shared_state() == nullptr) return nullptr;
   static bool registered = false;
-  if (registered) return;
-  RegisterXactCallback(WakeAtTransactionEnd, nullptr);
+  if (!registered) RegisterXactCallback(WakeAtTransactionEnd, nullptr);
   registered = true;
+  return &requests;
 }
 
-void Request(bool Requests::*what) {
-  if (shared_state() == nullptr || requests.*what) return;
-  Register();
-  requests.*what = true;
-}
-
-ConditionVariable* Variable(Awaited what) {
+ConditionVariable* Variable(const Awaited& what) {
   SharedState* state = shared_state();
-  return what == Awaited::kApplied ? &state->applied : &state->published;
+  return what.row ? &state->applied[WakeSet::PlaceOf(*what.row)] : &state->published;
 }
 
 // Raises an error when the query is cancelled.
-void Sleep(Awaited what, long timeout_ms) {
+void Sleep(const Awaited& what, long timeout_ms) {
   static uint32 wait_events[2] = {0, 0};
-  uint32& wait_event = wait_events[static_cast<size_t>(what)];
+  uint32& wait_event = wait_events[what.row ? 0 : 1];
   if (wait_event == 0) {
-    wait_event =
-        WaitEvent(what == Awaited::kApplied ? "PostboxWaitForVersion" : "PostboxWaitPublished");
+    wait_event = WaitEvent(what.row ? "PostboxWaitForVersion" : "PostboxWaitPublished");
   }
   if (shared_state() != nullptr) {
     ConditionVariableTimedSleep(Variable(what), timeout_ms, wait_event);
@@ -126,23 +122,34 @@ void ChangeDatabase(Oid database) {
 }
 
 void RequestPublishersAtCommit(Oid outbox) {
-  if (shared_state() == nullptr) return;
-  Register();
-  requests.outboxes.Add(outbox);
+  if (Requests* wanted = AtCommit()) wanted->outboxes.Add(outbox);
 }
 
 void RequestPublishersAtCommit() {
-  if (shared_state() == nullptr) return;
-  Register();
-  requests.outboxes.AddAll();
+  if (Requests* wanted = AtCommit()) wanted->outboxes.AddAll();
 }
 
-void ConfigChangedAtCommit() { Request(&Requests::config); }
-void ExtensionChangedAtCommit() { Request(&Requests::extension); }
-void DatabasesChangedAtCommit() { Request(&Requests::databases); }
-void NotifyAppliedAtCommit() { Request(&Requests::applied); }
+void ConfigChangedAtCommit() {
+  if (Requests* wanted = AtCommit()) wanted->config = true;
+}
 
-bool WaitUntil(Awaited what, TimestampTz deadline, long longest_ms,
+void ExtensionChangedAtCommit() {
+  if (Requests* wanted = AtCommit()) wanted->extension = true;
+}
+
+void DatabasesChangedAtCommit() {
+  if (Requests* wanted = AtCommit()) wanted->databases = true;
+}
+
+void NotifyAppliedAtCommit(uint32 row) {
+  if (Requests* wanted = AtCommit()) wanted->applied.Add(row);
+}
+
+void NotifyAppliedAtCommit() {
+  if (Requests* wanted = AtCommit()) wanted->applied.AddAll();
+}
+
+bool WaitUntil(const Awaited& what, TimestampTz deadline, long longest_ms,
                const std::function<bool()>& is_there) {
   if (is_there()) return true;
   const bool preloaded = shared_state() != nullptr;

@@ -72,18 +72,29 @@ void ChangeDatabase(Oid database);
 // A database was created, dropped, renamed or altered: the launcher reads pg_database again.
 void DatabasesChangedAtCommit();
 
-// An event was applied: wake the sessions that wait for it.
+// An event was applied to a row: wake the sessions that wait for it. `row` is a hash of the target
+// and the key.
+void NotifyAppliedAtCommit(uint32 row);
+// Events may have been applied to any rows: wake all that wait for one.
 void NotifyAppliedAtCommit();
 
-// Waiting for something to be applied or published. `is_there` looks for it, with a new snapshot:
-// once, and once more after the sleep was prepared, so that no commit is missed between look and
-// sleep. Then it sleeps until a commit has applied something, or stored what was published, in any
-// database, and looks again. False if it is not there at the deadline.
+// What a session waits for: an event that is applied to a row, or one that is published.
+struct Awaited {
+  static Awaited Applied(uint32 row) { return {.row = row}; }
+  static Awaited Published() { return {}; }
+
+  std::optional<uint32> row;
+};
+
+// Waiting for it. `is_there` looks, with a new snapshot: once, and once more after the sleep was
+// prepared, so that no commit is missed between look and sleep. Then it sleeps until a commit has
+// applied an event to such a row, or stored what was published, in any database, and looks again.
+// False if it is not there at the deadline.
 //
-// A sleep may end early, and lasts for `longest_ms` at most: on a standby, where no session
-// commits, for 50 ms, and without the shared memory of a preloaded library for 20 ms.
-enum class Awaited { kApplied, kPublished };
-bool WaitUntil(Awaited what, TimestampTz deadline, long longest_ms,
+// A sleep may end early, since rows may share a place, and lasts for `longest_ms` at most: on a
+// standby, where no session commits, for 50 ms, and without the shared memory of a preloaded
+// library for 20 ms.
+bool WaitUntil(const Awaited& what, TimestampTz deadline, long longest_ms,
                const std::function<bool()>& is_there);
 
 // The end of such a wait that begins now. Throws invalid_parameter_value if the time-out, an

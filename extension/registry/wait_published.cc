@@ -154,7 +154,7 @@ bool WaitUntilPublished(const Awaiting& wanted) {
   const SpiConnection connection;
   const FixedSearchPath search_path;
   const Oid outbox = FindEvent(wanted);
-  return WaitUntil(Awaited::kPublished, wanted.deadline, kLongestSleepMs,
+  return WaitUntil(Awaited::Published(), wanted.deadline, kLongestSleepMs,
                    [&] { return IsPublished(outbox, wanted); });
 }
 

@@ -70,7 +70,7 @@ void CreateOrFindSharedState() {
       pg_atomic_init_u64(&generation, 1);
     }
     pg_atomic_init_u64(&memory->extension_epoch, 1);
-    ConditionVariableInit(&memory->applied);
+    for (ConditionVariable& applied : memory->applied) ConditionVariableInit(&applied);
     ConditionVariableInit(&memory->published);
     pg_atomic_init_u32(&memory->launcher_proc_number, kNobody);
     ConditionVariableInit(&memory->worker_left);

@@ -54,7 +54,7 @@ inline constexpr int kWorkMarks = 128;
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 9
+#define POSTBOX_SHARED_STATE_LAYOUT 10
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 
@@ -141,8 +141,9 @@ struct SharedState {
   pg_atomic_uint64 config_generations[kConfigGenerations];
   // Goes up with every committed CREATE, ALTER or DROP EXTENSION postbox, in any database.
   pg_atomic_uint64 extension_epoch;
-  // Broadcast when a transaction that applied an event has committed; wait_for_version sleeps here.
-  ConditionVariable applied;
+  // By the place of a row in a WakeSet: broadcast when a transaction that applied an event to such
+  // a row has committed; wait_for_version sleeps at the place of its row.
+  ConditionVariable applied[WakeSet::kPlaces];
   // Broadcast when a worker has stored results or a position; wait_published sleeps here.
   ConditionVariable published;
 
