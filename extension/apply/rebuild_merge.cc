@@ -109,9 +109,13 @@ std::string RebuildMerge::Differs() const {
   return "ROW(" + old_values + ")::record *<> ROW(" + new_values + ")::record";
 }
 
-// What is known of the delete of a key of the shadow.
+// The version of the delete of a key of the shadow, in a statement with TombstoneJoin().
+std::string RebuildMerge::DeletedAt() const {
+  return has_tombstones_ ? "d.version" : "NULL::bigint";
+}
+
 std::string RebuildMerge::TombstoneJoin() const {
-  if (!has_tombstones_) return " LEFT JOIN (VALUES (NULL::bigint)) AS d(version) ON false";
+  if (!has_tombstones_) return "";
   return " LEFT JOIN (SELECT key, max(version) AS version FROM " + plan_.tombstone +
          " WHERE target = " + std::to_string(layout_.target()) +
          "::oid GROUP BY key) AS d ON d.key = " + KeyText(Key("s"));
@@ -138,8 +142,8 @@ std::string RebuildMerge::Compare() const {
          " IS NULL THEN " + absent + " WHEN t.tableoid IS NOT NULL THEN CASE WHEN " + Lagging() +
          " THEN 'lagging' WHEN " + kDeleted + " THEN 'delete' WHEN NOT " + layout_.Complete("s") +
          " THEN 'incomplete' WHEN " + Differs() + " THEN 'update' ELSE 'same' END WHEN " +
-         kDeleted + " THEN CASE WHEN d.version >= " + version +
-         " THEN 'same' ELSE 'tombstone' END WHEN d.version >= " + version +
+         kDeleted + " THEN CASE WHEN " + DeletedAt() + " >= " + version +
+         " THEN 'same' ELSE 'tombstone' END WHEN " + DeletedAt() + " >= " + version +
          " THEN 'lagging' WHEN NOT " + layout_.Complete("s") +
          " THEN 'incomplete' ELSE 'insert' END FROM " + Target("t") + " FULL JOIN " + Shadow("s") +
          " ON " + SameKey("t", "s") + TombstoneJoin() + keyed + ") AS c(" + names +
@@ -206,7 +210,8 @@ std::string RebuildMerge::Insert(const std::string& mask) const {
   for (const size_t version : versions) add(layout_.versions()[version]);
   return "INSERT INTO " + layout_.target_name() + " (" + names + ") SELECT " + values + " FROM " +
          Shadow("s") + TombstoneJoin() + " WHERE s." + kSetColumn + " = B'" + mask + "' AND NOT " +
-         kDeleted + " AND NOT coalesce(d.version >= " + Of("s", layout_.versions()[0]) +
+         kDeleted + " AND NOT coalesce(" + DeletedAt() +
+         " >= " + Of("s", layout_.versions()[0]) +
          ", false) AND NOT EXISTS (SELECT FROM " + Target("t") + " WHERE " + SameKey("t", "s") +
          ")" + Keyed("s");
 }

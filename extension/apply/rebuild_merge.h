@@ -72,6 +72,7 @@ class RebuildMerge {
   std::string NewValue(size_t column) const;
   std::string NewVersion(size_t version) const;
   std::string Changes() const;
+  std::string DeletedAt() const;
   std::string TombstoneJoin() const;
 
   const ShadowLayout& layout_;
