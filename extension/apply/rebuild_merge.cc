@@ -210,8 +210,7 @@ std::string RebuildMerge::Insert(const std::string& mask) const {
   for (const size_t version : versions) add(layout_.versions()[version]);
   return "INSERT INTO " + layout_.target_name() + " (" + names + ") SELECT " + values + " FROM " +
          Shadow("s") + TombstoneJoin() + " WHERE s." + kSetColumn + " = B'" + mask + "' AND NOT " +
-         kDeleted + " AND NOT coalesce(" + DeletedAt() +
-         " >= " + Of("s", layout_.versions()[0]) +
+         kDeleted + " AND NOT coalesce(" + DeletedAt() + " >= " + Of("s", layout_.versions()[0]) +
          ", false) AND NOT EXISTS (SELECT FROM " + Target("t") + " WHERE " + SameKey("t", "s") +
          ")" + Keyed("s");
 }
