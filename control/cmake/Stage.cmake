@@ -34,3 +34,6 @@ set(POSTBOX_ZSH_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions CACHE STRING "Wh
 install(FILES ${completions}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME postbox COMPONENT tools)
 install(FILES ${completions}/zsh DESTINATION ${POSTBOX_ZSH_DIR} RENAME _postbox COMPONENT tools)
 install(FILES ${completions}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME postbox.fish COMPONENT tools)
+
+# Rules, alerts, dashboards and manifests for Prometheus and what belongs to it.
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/control/monitoring DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT tools)

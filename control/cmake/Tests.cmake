@@ -97,6 +97,7 @@ system_test(checks.reproducible ${CMAKE_SOURCE_DIR}/tests/checks/test_reproducib
 system_test(checks.service ${CMAKE_SOURCE_DIR}/tests/checks/test_service)
 system_test(checks.reference ${CMAKE_SOURCE_DIR}/tests/checks/test_reference)
 system_test(checks.tidy ${CMAKE_SOURCE_DIR}/tests/checks/test_tidy)
+system_test(checks.monitoring ${CMAKE_SOURCE_DIR}/tests/checks/test_monitoring)
 system_test(regress ${CMAKE_SOURCE_DIR}/control/run-regress)
 system_test(isolation ${CMAKE_SOURCE_DIR}/control/run-isolation)
 file(GLOB tap CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/tap/*.pl)
