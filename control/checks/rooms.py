@@ -73,7 +73,7 @@ STORED, SOURCE = 'worker/publisher/store', 'worker/publisher/source'
 DELIVERY = 'worker/publisher/delivery'
 WORKER_BASE, PULLER = 'worker/base', 'worker/puller'
 PUBSUB, PUBLISH, PULL = 'worker/pubsub', 'worker/pubsub/publish', 'worker/pubsub/pull'
-CLIENT_AUTH = 'worker/pubsub/auth'
+CLIENT_AUTH, TRACES = 'worker/pubsub/auth', 'worker/pubsub/traces'
 EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
 AUTH, BROKER = 'worker/emulator/auth', 'worker/emulator/broker'
 REQUEST_RULES, SUBSCRIPTION = 'worker/emulator/rules', 'worker/emulator/subscription'
@@ -96,20 +96,21 @@ ROOMS = {
     APPLY: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, *PLAIN), ('server',)),
     PUBLISHER_BASE: Room((BASE, TRUST, SHARED, *PLAIN), ('server',)),
     STORED: Room((PUBLISHER_BASE, BASE, TRUST, SHARED, CLIENT_AUTH, *PLAIN), ('server',), (CLIENT_AUTH,)),
-    SOURCE: Room((STORED, PUBLISHER_BASE, BASE, TRUST, SHARED, *PLAIN, PUBLISH), ('server',), (PUBLISH,)),
+    SOURCE: Room((STORED, PUBLISHER_BASE, BASE, TRUST, SHARED, *PLAIN, PUBLISH, TRACES), ('server',), (PUBLISH, TRACES)),
     DELIVERY: Room((SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, SHARED, *PLAIN, CLIENT_AUTH, PUBLISH), ('server',),
                    (CLIENT_AUTH, PUBLISH)),
     f'{SOURCE}/log': Room(OF_SOURCES, ('server',)),
     f'{SOURCE}/table': Room(OF_SOURCES, ('server',)),
     POLICY: Room((*PLAIN,)),
-    PUBLISHER: Room((f'{SOURCE}/log', f'{SOURCE}/table', *OF_SOURCES, *PLAIN, PUBLISH), ('server', 'system'),
-                    (PUBLISH,)),
+    PUBLISHER: Room((f'{SOURCE}/log', f'{SOURCE}/table', *OF_SOURCES, *PLAIN, PUBLISH, TRACES), ('server', 'system'),
+                    (PUBLISH, TRACES)),
     WORKER_BASE: Room((), ('system',)),
     PUBSUB: Room((*PLAIN,), ('gRPC', 'abseil', 'curl', 'system')),
     CLIENT_AUTH: Room((PUBSUB, *PLAIN), ('gRPC', 'abseil', 'json', 'OpenSSL', 'system')),
-    PUBLISH: Room((PUBSUB, CLIENT_AUTH, *PLAIN, PROTO), ('gRPC', 'abseil', 'system')),
-    PULL: Room((PUBSUB, CLIENT_AUTH, *PLAIN, PROTO), ('gRPC', 'abseil')),
-    PULLER: Room((WORKER_BASE, CLIENT_AUTH, PUBLISH, PULL, PROTO, *PLAIN),
+    TRACES: Room((PUBSUB, *PLAIN, PROTO), ('gRPC', 'abseil')),
+    PUBLISH: Room((PUBSUB, CLIENT_AUTH, TRACES, *PLAIN, PROTO), ('gRPC', 'abseil', 'system')),
+    PULL: Room((PUBSUB, CLIENT_AUTH, TRACES, *PLAIN, PROTO), ('gRPC', 'abseil')),
+    PULLER: Room((WORKER_BASE, CLIENT_AUTH, TRACES, PUBLISH, PULL, PROTO, *PLAIN),
                  ('libpq', 'spdlog', 'json', 'system', 'systemd')),
     STORE: Room((WORKER_BASE,), ('abseil', 'SQLite', 'system')),
     REQUEST_RULES: Room((PROTO,), ('gRPC', 'abseil')),
@@ -136,8 +137,8 @@ ANYTHING = Room((*ROOMS, PROTO), tuple(WORLDS))
 MODULES = {
     'postbox.so': (*PLAIN, BASE, TRUST, SHARED, LIFECYCLE, REGISTRY, EMIT, APPLY),
     'postbox_worker.so': (*PLAIN, *OF_SOURCES, f'{SOURCE}/log', f'{SOURCE}/table', PUBLISHER, PUBSUB, CLIENT_AUTH,
-                          PUBLISH, PULL),
-    'postbox': (*PLAIN, WORKER_BASE, PUBSUB, CLIENT_AUTH, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
+                          TRACES, PUBLISH, PULL),
+    'postbox': (*PLAIN, WORKER_BASE, PUBSUB, CLIENT_AUTH, TRACES, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
                 SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, COMPLETION, 'worker/cli'),
 }
 
@@ -188,5 +189,5 @@ def world_of(header):
 @functools.lru_cache(maxsize=None)
 def generated_from(header):
     """The .proto file that a generated header is made of, or None if its name is not that of one."""
-    match = re.fullmatch(r'((?:google|postbox)/.*?)(?:\.grpc)?\.pb\.h', os.path.normpath(header))
+    match = re.fullmatch(r'((?:google|opentelemetry|postbox)/.*?)(?:\.grpc)?\.pb\.h', os.path.normpath(header))
     return f'{PROTO}/{match[1]}.proto' if match else None

@@ -117,7 +117,7 @@ function(part name rooms)
   add_library(${name} STATIC ${files})
   target_link_libraries(${name} PUBLIC postbox_warnings ${ARGN})
 endfunction()
-set(pubsub_rooms worker/pubsub worker/pubsub/auth worker/pubsub/publish worker/pubsub/pull)
+set(pubsub_rooms worker/pubsub worker/pubsub/auth worker/pubsub/traces worker/pubsub/publish worker/pubsub/pull)
 part(postbox_pubsub "${pubsub_rooms}" postbox_plain postbox_proto absl::flat_hash_map absl::strings absl::synchronization absl::time OpenSSL::Crypto
      Threads::Threads)
 if(POSTBOX_UNITED)

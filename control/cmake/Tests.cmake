@@ -23,6 +23,11 @@ add_library(own_hosts MODULE ${CMAKE_SOURCE_DIR}/tests/support/own_hosts.cc)
 set_target_properties(own_hosts PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 target_link_libraries(own_hosts PRIVATE postbox_warnings)
 
+# A collector of traces, which prints the spans that it gets.
+add_executable(otlp_collector ${CMAKE_SOURCE_DIR}/tests/support/otlp_collector.cc)
+set_target_properties(otlp_collector PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+target_link_libraries(otlp_collector PRIVATE postbox_warnings postbox_proto)
+
 # The same worker of a release with another shared memory, for the test of an upgrade while running.
 sources(files extension/shared)
 add_library(other_release_worker MODULE ${files} ${worker_entry} ${registration}
@@ -78,7 +83,7 @@ add_custom_command(OUTPUT ${released}/postbox--0.0.1.sql
           ${CMAKE_SOURCE_DIR}/control/check-upgrade ${CMAKE_SOURCE_DIR}/control/upgrade-script
           ${CMAKE_SOURCE_DIR}/control/released-script ${CMAKE_SOURCE_DIR}/control/release ${CMAKE_SOURCE_DIR}/control/version VERBATIM)
 add_custom_target(released_scripts ALL DEPENDS ${released}/postbox--0.0.1.sql)
-set(system_test_needs stage other_release_worker postbox_test own_hosts released_scripts)
+set(system_test_needs stage other_release_worker postbox_test own_hosts otlp_collector released_scripts)
 function(system_test name)
   add_test(NAME ${name} COMMAND ${ARGN})
   set_tests_properties(${name} PROPERTIES

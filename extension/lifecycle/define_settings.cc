@@ -12,6 +12,7 @@
 #include "extension/shared/shared_state.h"
 #include "proto/rules/endpoint.h"
 #include "proto/rules/limits.h"
+#include "proto/rules/otlp_endpoint.h"
 #include "proto/rules/resource_name.h"
 #include "proto/rules/utf8.h"
 
@@ -52,6 +53,13 @@ std::string CheckEndpoint(std::string_view value) {
   pubsub::Endpoint endpoint;
   std::string error;
   return pubsub::ParseEndpoint(value, nullptr, &endpoint, &error) ? "" : Sentence(error);
+}
+
+std::string CheckOtlpEndpoint(std::string_view value) {
+  pubsub::Endpoint endpoint;
+  std::string error;
+  return value.empty() || pubsub::ParseOtlpEndpoint(value, &endpoint, &error) ? ""
+                                                                              : Sentence(error);
 }
 
 std::string CheckProject(std::string_view value) {
@@ -182,6 +190,13 @@ const StringSetting kStrings[] = {
      "Sets the Google Cloud project that is charged for requests to Pub/Sub.",
      "Empty means the quota project of the credentials.", &values.quota_project, PGC_SUSET,
      CheckHook<CheckProject>, 0},
+    {"postbox.otlp_endpoint",
+     "Sets the address of the OpenTelemetry collector to which publisher workers send traces.",
+     "http://host:port is plain text, https://host:port is TLS; the default port is 4317. The "
+     "protocol is OTLP over gRPC. Empty means no traces. Only events whose traceparent says that "
+     "their trace is sampled have spans. Spans that the collector does not take are dropped; "
+     "events never wait for them.",
+     &values.otlp_endpoint, PGC_SIGHUP, CheckHook<CheckOtlpEndpoint>, GUC_SUPERUSER_ONLY},
     {"postbox.failpoint", "Sets failpoints, for tests of Postbox.",
      "The form is name=action,name=action. The actions are kill, error and pause. Empty means no "
      "failpoint. Not for production.",

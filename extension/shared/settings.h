@@ -19,6 +19,9 @@ struct Settings {
   char* project_id;     // completes short topic ids; may be empty
   char* quota_project;  // may be empty
 
+  // Where traces go; empty: nowhere. See proto/rules/otlp_endpoint.h.
+  char* otlp_endpoint;
+
   // The publisher workers.
   int publishers;     // per database; 0 stops publishing
   int max_workers;    // of all databases together

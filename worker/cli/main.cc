@@ -174,6 +174,12 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options, cli::RebuildOptio
           "Format of the log on standard error: key=value text, or one JSON object per line")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "json"}));
+  pull->add_option("--otlp-endpoint", options->otlp_endpoint,
+                   "Address of an OpenTelemetry collector to send traces to, by OTLP over gRPC: "
+                   "http://host:port is plain text, https://host:port is TLS; the default port is "
+                   "4317. Only messages of sampled traces have spans. OTEL_SERVICE_NAME names the "
+                   "service (default: no traces; postbox-puller)")
+      ->envname("OTEL_EXPORTER_OTLP_ENDPOINT");
   AddRebuild(pull, options, rebuild);
   pull->footer(
       "It opens one connection to the database for the configuration, one for each subscription, "

@@ -43,7 +43,7 @@ TimestampTz NextLine(TimestampTz now) {
 
 }  // namespace
 
-Worker::Worker() : outlets_(wait_point_.notify_fd()) {}
+Worker::Worker() : outlets_(wait_point_.notify_fd()) { traces_.FollowSettings(); }
 
 void Worker::Run() {
   while (!StopRequested() && !YieldRequested()) {
@@ -61,6 +61,7 @@ void Worker::Run() {
   const bool work_left = WorkLeft();
   Finish();
   Drain();
+  traces_.Stop();
   WriteAllLines();
   Pg([work_left] { Leave(work_left); });
   pg_unreachable();
@@ -82,6 +83,7 @@ bool Worker::Step() {
   outlets_.HandOver(ConfirmedByStandbys());
   WatchStandbys();
   reports_.Look(outlets_, lanes_, now_);
+  traces_.Look();
   if (succession_.Proceed(now_, &lanes_)) ArrangeLanes();
   // First what workers that are gone have left behind; then it can be claimed.
   // Each lane comes first in turn, so that a slow one does not keep the others waiting for ever.
@@ -132,6 +134,7 @@ void Worker::FollowSettings() {
   // The project completes topics, so lanes are made again too.
   configuration_.TryAllAgain();
   poll_.Now();
+  traces_.FollowSettings();
   outlets_.FollowSettings(GetCurrentTimestamp());
 }
 

@@ -36,6 +36,7 @@
 #include "worker/publisher/retention.h"
 #include "worker/publisher/settlements.h"
 #include "worker/publisher/succession.h"
+#include "worker/publisher/traces.h"
 #include "worker/publisher/wait_point.h"
 #include "worker/publisher/worker_reports.h"
 
@@ -53,7 +54,10 @@ class Worker {
 
   // Ends the clients' threads; for a process that exits on another way than Run(). Results are
   // lost, leases stay.
-  void StopClients() noexcept { outlets_.StopClients(); }
+  void StopClients() noexcept {
+    outlets_.StopClients();
+    traces_.Stop();
+  }
 
  private:
   // One turn of the loop. Returns whether there may be more to do at once.
@@ -102,6 +106,7 @@ class Worker {
   bool WorkLeft() const;
 
   WaitPoint wait_point_;
+  Traces traces_;  // before the clients, which add spans
   Outlets outlets_;
   Configuration configuration_;
   std::vector<LanePointer> lanes_;

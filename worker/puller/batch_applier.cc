@@ -256,7 +256,8 @@ void BatchApplier::GiveUpOrRetry(size_t i, const InboxResult& result, Fault faul
     fields["retry_after_ms"] = delay.count();
     LogRepeated("event failed", fields);
     status_->Failed(ErrorText(failure.sqlstate, failure.error), delay, now_);
-    return dispositions_.Fail(i, {.kind = Disposition::kFailed, .delay = delay});
+    return dispositions_.Fail(
+        i, {.kind = Disposition::kFailed, .sqlstate = failure.sqlstate, .delay = delay});
   }
   if (!poison && fault == Fault::kEvents) {
     // The cause of the failure may have been repaired just before the probe.
@@ -289,11 +290,11 @@ void BatchApplier::Record(size_t i, const EventFailure& failure, Fields fields) 
                  {"attempts", failure.attempts},
                  {"outcome", outcome}});
   LogRepeated(outcome == "parked" ? "event parked, and its key with it" : "event rejected", fields);
-  Settle(i, outcome);
+  Settle(i, outcome, failure.sqlstate);
 }
 
-void BatchApplier::Settle(size_t i, std::string outcome) {
-  dispositions_.Settle(i, std::move(outcome));
+void BatchApplier::Settle(size_t i, std::string outcome, std::string sqlstate) {
+  dispositions_.Settle(i, std::move(outcome), std::move(sqlstate));
   attempts_->Forget(dispositions_.delivery(i).message.message_id);
 }
 
@@ -313,7 +314,8 @@ void BatchApplier::FailTogether(const std::vector<size_t>& positions, const Inbo
   status_->Failed(ErrorText(result.sqlstate, result.error), delay, now_);
   for (size_t i : positions) {
     if (!dispositions_.Behind(i)) {
-      dispositions_.Fail(i, {.kind = Disposition::kFailed, .delay = delay});
+      dispositions_.Fail(
+          i, {.kind = Disposition::kFailed, .sqlstate = result.sqlstate, .delay = delay});
     }
   }
 }

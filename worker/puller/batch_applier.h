@@ -126,7 +126,7 @@ class BatchApplier {
   void NoteSettled(const std::vector<size_t>& positions, const std::vector<std::string>& outcomes,
                    ConsumerHealth::Mark begun);
   void Record(size_t i, const EventFailure& failure, Fields fields);
-  void Settle(size_t i, std::string outcome);
+  void Settle(size_t i, std::string outcome, std::string sqlstate = {});
   void FailTogether(const std::vector<size_t>& positions, const InboxResult& result);
   bool Stopping() const { return policy_.stopping != nullptr && *policy_.stopping; }
 

@@ -30,7 +30,8 @@ struct Disposition {
     kBehind,      // shares the fate of the first event of its key that is not settled
   };
   Kind kind = kBehind;
-  std::string outcome{};  // of kSettled: what the inbox returned
+  std::string outcome{};   // of kSettled: what the inbox returned
+  std::string sqlstate{};  // of one that has failed, if there is one; of kSettled: it was given up
   std::chrono::milliseconds delay{0};
   EventFailure failure{};
 };
@@ -57,10 +58,12 @@ class BatchDispositions {
     return it != first_failures_.end() && it->second < i;
   }
 
-  void Settle(size_t i, std::string outcome) {
+  // `sqlstate`: of the error for which it was given up.
+  void Settle(size_t i, std::string outcome, std::string sqlstate = {}) {
     decided_[i] = true;
     dispositions_[i].kind = Disposition::kSettled;
     dispositions_[i].outcome = std::move(outcome);
+    dispositions_[i].sqlstate = std::move(sqlstate);
   }
   // It is not settled.
   void Fail(size_t i, Disposition disposition) {

@@ -166,6 +166,7 @@ std::string CompleteNames(const QueryResult& result, int row, const PullOptions&
   std::string problem = pubsub::CheckSubscriptionName(result.text(row, 3));
   if (problem.empty()) problem = CheckComplete(project, result.text(row, 3));
   config->subscription = pubsub::SubscriptionName(project, result.text(row, 3));
+  config->spans = options.spans;
   if (problem.empty() && config->on_error == OnError::kDeadLetterTopic) {
     problem = pubsub::CheckTopicName(result.text(row, 13));
     if (problem.empty()) problem = CheckComplete(project, result.text(row, 13));

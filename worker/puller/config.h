@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -40,7 +41,8 @@ struct SubscriptionConfig {
   ParkedAmount most_parked;       // if on_error is kParkKey
   pubsub::Endpoint endpoint;
   std::string quota_project;
-  pubsub::CredentialSpec credential;  // a file, or the metadata server; or the environment's
+  pubsub::CredentialSpec credential;        // a file, or the metadata server; or the environment's
+  std::shared_ptr<pubsub::SpanSink> spans;  // null: there are no traces
 
   // A subscription whose configuration has changed is stopped and started again.
   friend bool operator==(const SubscriptionConfig&, const SubscriptionConfig&) = default;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "extension/rules/backoff.h"
+#include "proto/rules/otlp_endpoint.h"
+#include "worker/pubsub/traces/trace_exporter.h"
 #include "worker/puller/config.h"
 #include "worker/puller/connection_shares.h"
 #include "worker/puller/database.h"
@@ -40,6 +42,8 @@ constexpr std::chrono::seconds kReportTime{3};
 constexpr std::chrono::seconds kLastReportTime{1};
 // For a subscription that is stopped because its configuration has changed.
 constexpr std::chrono::seconds kReconfigureGrace{4};
+// For the last spans.
+constexpr std::chrono::milliseconds kTraceFlushTime{500};
 
 // The configuration can be read on a standby, too.
 constexpr TransactionLimits kReading{.read_only = true,
@@ -54,7 +58,8 @@ struct NotStarted {
 
 class Puller {
  public:
-  explicit Puller(const PullOptions& options) : options_(options) {}
+  Puller(const PullOptions& options, pubsub::TraceExporter* traces)
+      : options_(options), traces_(traces) {}
 
   int Run() {
     // First of all: what is too small for it may keep it from saying anything else.
@@ -112,6 +117,7 @@ class Puller {
     const auto until = Clock::now() + TimeOf("reload_interval", kReloadInterval);
     while (Clock::now() < until) {
       LogSums();
+      SayDroppedSpans();
       StoreLateReports();
       TellServiceManager();
       LetGo();
@@ -222,6 +228,16 @@ class Puller {
       LogRepeated("the connection for the configuration is lost", {{"error", result.error()}});
     }
     return result;
+  }
+
+  void SayDroppedSpans() {
+    if (traces_ == nullptr) return;
+    const auto dropped = traces_->TakeDropped();
+    if (!dropped) return;
+    LogWarn("spans of traces were dropped", {{"spans", dropped->spans},
+                                             {"spans_in_all", traces_->Counts().dropped},
+                                             {"otlp_endpoint", options_.otlp_endpoint},
+                                             {"error", dropped->error}});
   }
 
   // Those that have several connections hear of those that need one.
@@ -375,7 +391,8 @@ class Puller {
   void Shutdown() {
     service_manager_.Stopping();
     const auto end = signals_.end_at().value_or(Clock::now()) +
-                     std::chrono::seconds(options_.grace_period_seconds);
+                     std::chrono::seconds(options_.grace_period_seconds) -
+                     (traces_ == nullptr ? std::chrono::milliseconds(0) : kTraceFlushTime);
     std::vector<std::unique_ptr<Runner>> others;
     for (auto& [name, runner] : runners_) others.push_back(std::move(runner));
     runners_.clear();
@@ -389,6 +406,7 @@ class Puller {
   }
 
   const PullOptions& options_;
+  pubsub::TraceExporter* const traces_;  // null: there are no traces
   Signals signals_;
   ServiceManager service_manager_;
   std::unique_ptr<Connection> connection_;
@@ -402,12 +420,30 @@ class Puller {
   int exit_code_ = 0;
 };
 
+// Null without an error: there are no traces.
+std::shared_ptr<pubsub::TraceExporter> MakeTraces(const PullOptions& options, std::string* error) {
+  pubsub::TraceExporterOptions traces;
+  traces.service_name = pubsub::TraceServiceName("postbox-puller");
+  if (options.otlp_endpoint.empty() ||
+      !pubsub::ParseOtlpEndpoint(options.otlp_endpoint, &traces.endpoint, error)) {
+    return nullptr;
+  }
+  return pubsub::TraceExporter::Create(std::move(traces), error);
+}
+
 }  // namespace
 
-int RunPull(const PullOptions& options) {
+int RunPull(const PullOptions& given) {
   TakeCredentials();
-  InitLog(options.log_format == "json");
-  const int code = Puller(options).Run();
+  InitLog(given.log_format == "json");
+  PullOptions options = given;
+  std::string error;
+  const std::shared_ptr<pubsub::TraceExporter> traces = MakeTraces(options, &error);
+  // What runs without traces is better than what does not run.
+  if (!error.empty()) LogError("there are no traces", {{"error", error}});
+  options.spans = traces;
+  const int code = Puller(options, traces.get()).Run();
+  if (traces != nullptr) traces->Stop(kTraceFlushTime);
   FinishLog();
   if (Connection::CallsLeft()) {
     std::fflush(nullptr);

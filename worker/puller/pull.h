@@ -4,8 +4,11 @@
 #define POSTBOX_WORKER_PULLER_PULL_H_
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "worker/pubsub/traces/span.h"
 
 namespace postbox::puller {
 
@@ -19,6 +22,9 @@ struct PullOptions {
   std::map<std::string, std::string> credentials;
   int grace_period_seconds = 30;    // from the signal to the end of the process; 2 at least
   std::string log_format = "text";  // or "json"
+  // Where traces go (proto/rules/otlp_endpoint.h); empty: nowhere. RunPull makes `spans` of it.
+  std::string otlp_endpoint;
+  std::shared_ptr<pubsub::SpanSink> spans{};
 };
 
 // Needs a connection to the database for the configuration, one for each subscription, and more as

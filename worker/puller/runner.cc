@@ -5,6 +5,7 @@
 #include "worker/puller/batch_outcomes.h"
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
+#include "worker/puller/process_spans.h"
 
 namespace postbox::puller {
 namespace {
@@ -103,6 +104,7 @@ std::vector<uint64_t> Runner::TakeSuspended() {
 
 void Runner::OnApplied(const std::vector<Delivery>& batch,
                        const std::vector<Disposition>& dispositions, Clock::duration took) {
+  if (config_.spans != nullptr) AddProcessSpans(config_, batch, dispositions, took);
   Failpoint("after_commit_before_ack");
   std::vector<uint64_t> settled = SettledHandles(batch, dispositions);
   if (!settled.empty()) {

@@ -13,6 +13,7 @@ bool SubscriptionStream::Open(std::string* error) {
   options.subscription = config_.subscription;
   options.quota_project = config_.quota_project;
   options.credential = config_.credential;
+  options.spans = config_.spans;
   options.max_outstanding_messages = config_.max_outstanding_messages;
   options.max_outstanding_bytes = config_.max_outstanding_bytes;
   subscriber_ = pubsub::Subscriber::Create(std::move(options), Callbacks(), error);

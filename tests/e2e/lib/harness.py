@@ -441,13 +441,13 @@ class Puller:
     """`postbox pull` for one database, with its log as JSON lines. `verbose` logs each event with its outcome. With endpoint="" the server's
     settings say where Pub/Sub is, and in which project."""
 
-    def __init__(self, testbed, database, failpoint=None, arguments=(), verbose=True, dsn=None, endpoint=None):
+    def __init__(self, testbed, database, failpoint=None, arguments=(), verbose=True, dsn=None, endpoint=None, env=None):
         self.database = database
         peer = [] if endpoint == "" else ["--endpoint", endpoint or testbed.emulator.endpoint, "--project", PROJECT]
         self.process = testbed.start(
             f"puller-{database}",
             [testbed.postbox, "pull", "--dsn", dsn or testbed.cluster.dsn(database), *peer, "--log-format", "json", *arguments],
-            env={"SPDLOG_LEVEL": "debug" if verbose else "info", **({"POSTBOX_FAILPOINT": failpoint} if failpoint else {})})
+            env={"SPDLOG_LEVEL": "debug" if verbose else "info", **({"POSTBOX_FAILPOINT": failpoint} if failpoint else {}), **(env or {})})
 
     def records(self):
         """The log as a list of dictionaries; lines that are not JSON objects appear under the key 'text'."""

@@ -24,6 +24,7 @@ std::vector<std::string> Arguments(const puller::PullOptions& pull,
   add("--project", pull.project);
   add("--grace-period", std::to_string(pull.grace_period_seconds));
   add("--log-format", pull.log_format);
+  add("--otlp-endpoint", pull.otlp_endpoint);
   for (const auto& [name, file] : pull.credentials) add("--credential", name + "=" + file);
   return arguments;
 }

@@ -5,6 +5,7 @@
 #include "extension/base/guard.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/delivery/publish_timeout.h"
+#include "worker/publisher/source/event_spans.h"
 
 namespace postbox::publisher {
 
@@ -28,6 +29,7 @@ ClientConfig ClientConfig::Now(const CredentialChoice& choice) {
       .channels = values.channels,
       .compression = values.compression,
       .publish_timeout = PublishTimeout(),
+      .otlp_endpoint = values.otlp_endpoint,
       .choice = choice,
       .credentials = UsesCredentials(values.endpoint) ? pubsub::CredentialsStamp(choice.spec) : ""};
 }
@@ -61,6 +63,7 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
   options.publish_timeout = std::chrono::seconds(publish_timeout);
   options.quota_project = quota_project;
   options.notify_fd = notify_fd;
+  options.spans = EventSpans();
   return pubsub::Publisher::Create(std::move(options), error);
 }
 

@@ -16,6 +16,7 @@ struct ClientConfig {
   int channels = 0;
   int compression = 0;      // a Compression
   int publish_timeout = 0;  // s, see PublishTimeout()
+  std::string otlp_endpoint;
   CredentialChoice choice;
   std::string credentials;  // CredentialsStamp(); empty: the endpoint needs none
 

@@ -8,7 +8,7 @@ namespace postbox::publisher {
 namespace {
 
 constexpr std::size_t kMaxError = 1024;
-constexpr std::size_t kMaxKey = 256;
+constexpr std::size_t kMaxLoggedKey = 256;
 
 }  // namespace
 
@@ -17,7 +17,7 @@ void EventLog::Add(Kind kind, const std::string& id, const std::string& key,
   Line& line = lines_[kind];
   ++line.events;
   line.id = id;
-  line.key = Shortened(key, kMaxKey);
+  line.key = Shortened(key, kMaxLoggedKey);
   line.error = Shortened(error, kMaxError);
 }
 

@@ -1,5 +1,7 @@
 #include "worker/publisher/delivery/in_flight.h"
 
+#include "worker/publisher/source/event_spans.h"
+
 namespace postbox::publisher {
 
 void InFlight::Add(Events events, const std::string& publication, std::uint64_t wait_for,
@@ -54,7 +56,8 @@ Events InFlight::TakeOut(const std::vector<pubsub::OutgoingMessage*>& messages) 
   events.reserve(messages.size());
   for (std::size_t i = 0; i < messages.size(); ++i) {
     PrefetchResult(messages, i);
-    const auto* event = static_cast<const ClaimedEvent*>(messages[i]);
+    auto* event = static_cast<ClaimedEvent*>(messages[i]);
+    if (event->traced) AddCreateSpan(event);
     free_places_.push_back(event->place);
     events.push_back(std::move(events_[event->place]));
   }

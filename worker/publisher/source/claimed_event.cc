@@ -40,6 +40,7 @@ EventPointer NewEvent() {
   event->parked = false;
   event->urgent = false;
   event->maybe_taken = false;
+  event->traced = false;
   event->sent_again = 0;
   event->seq = 0;
   event->handle = 0;
@@ -58,6 +59,7 @@ void RecycleEvent::operator()(ClaimedEvent* event) const noexcept {
   if (event->status != pubsub::PublishStatus::kPublished) std::string().swap(event->error);
   event->owner.reset();
   event->unsent.reset();
+  event->create.reset();
   spare_room += event->encoded.capacity();
   spare.push_back(event);
 }

@@ -13,6 +13,7 @@
 #include "worker/publisher/source/unsent_event.h"
 #include "worker/pubsub/publish/outgoing_message.h"
 #include "worker/pubsub/publish/prefetch.h"
+#include "worker/pubsub/traces/span.h"
 
 namespace postbox::publisher {
 
@@ -33,6 +34,8 @@ struct ClaimedEvent : pubsub::OutgoingMessage {
 
   // Set: the event must not be sent, and is kRejected from the start.
   std::unique_ptr<UnsentEvent> unsent;
+  // Of one that is `traced`: its span, which is exported when it is published or refused.
+  std::unique_ptr<pubsub::Span> create;
 
   // In the encoding of the database: the aggregate id; of an event that its key may pass, what
   // LogKey() makes of the id.

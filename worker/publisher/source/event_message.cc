@@ -1,6 +1,7 @@
 // See event_message.h.
 #include "worker/publisher/source/event_message.h"
 
+#include "worker/publisher/source/event_spans.h"
 #include "worker/pubsub/publish/message_wire.h"
 
 namespace postbox::publisher {
@@ -172,7 +173,7 @@ EventView ViewEvent(const EventRow& row) {
 }
 
 void FillMessage(const EventView& event, std::string_view topic, const Ordering& ordering,
-                 pubsub::OutgoingMessage* message) {
+                 ClaimedEvent* message) {
   const pubsub::StandardAttributes standard({.event_id = event.id,
                                              .event_type = event.event_type,
                                              .aggregate_id = event.aggregate_id,
@@ -182,7 +183,11 @@ void FillMessage(const EventView& event, std::string_view topic, const Ordering&
                                              .schema_version = event.schema_version});
   message->topic = topic;
   ordering.SetKey(event.aggregate_id, &message->ordering_key);
-  const std::span extra(event.attributes, static_cast<std::size_t>(event.attribute_count));
+  std::span extra(event.attributes, static_cast<std::size_t>(event.attribute_count));
+  TracedAttributes traced;
+  if (!extra.empty() && EventSpans() != nullptr && traced.Take(event, topic, message)) {
+    extra = traced.attributes();
+  }
   if (extra.empty()) {
     pubsub::EncodeMessage(event.payload, standard.views(), message->ordering_key,
                           &message->encoded);

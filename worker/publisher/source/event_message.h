@@ -8,8 +8,8 @@
 
 #include "extension/base/guard.h"
 #include "proto/rules/attributes.h"
+#include "worker/publisher/source/claimed_event.h"
 #include "worker/publisher/source/event_times.h"
-#include "worker/pubsub/publish/outgoing_message.h"
 
 namespace postbox::publisher {
 
@@ -75,9 +75,10 @@ class Ordering {
 };
 
 // Fills in what is sent of an event. `topic` is a full name, which must outlive the message. The
-// payload goes out as it is; an attribute with the name of a standard one is left out.
+// payload goes out as it is; an attribute with the name of a standard one is left out. The trace is
+// that of event_spans.h.
 void FillMessage(const EventView& event, std::string_view topic, const Ordering& ordering,
-                 pubsub::OutgoingMessage* message);
+                 ClaimedEvent* message);
 
 }  // namespace postbox::publisher
 

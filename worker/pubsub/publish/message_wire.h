@@ -17,8 +17,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "proto/rules/attributes.h"
+#include "proto/rules/trace_context.h"
 
 namespace postbox::pubsub {
 
@@ -36,6 +38,12 @@ void EncodeMessage(std::string_view data, std::span<const AttributeView> attribu
 
 // The number of message ids in a PublishResponse in wire format; nothing if it cannot be parsed.
 std::optional<std::size_t> CountMessageIds(std::string_view response);
+
+// The message ids, as far as the response can be parsed. The views are of the response.
+std::vector<std::string_view> ReadMessageIds(std::string_view response);
+
+// The trace that the attributes of a message name which EncodeMessage() has written.
+std::optional<TraceContext> EncodedTraceContext(std::string_view encoded);
 
 }  // namespace postbox::pubsub
 

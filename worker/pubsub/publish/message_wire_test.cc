@@ -141,5 +141,30 @@ TEST(OutgoingMessage, WhatPubSubWouldRefuseIsToldInTheError) {
       "at least one attribute.");
 }
 
+TEST(MessageWireTest, TheTraceOfAMessageIsFoundInWhatWasWritten) {
+  constexpr char kTrace[] = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  const auto expected = ParseTraceparent(kTrace);
+  EXPECT_EQ(EncodedTraceContext(Encode({"data", "key", {{"a", "b"}, {"traceparent", kTrace}}})),
+            expected);
+  EXPECT_EQ(EncodedTraceContext(Encode(
+                {std::string(100'000, 'x'), "", {{"googclient_traceparent", kTrace}, {"z", ""}}})),
+            expected);
+  EXPECT_FALSE(EncodedTraceContext(Encode({kTrace, kTrace, {{"a", kTrace}}})));
+  const std::string whole = Encode({"data", "key", {{"a", "b"}, {"traceparent", kTrace}}});
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    static_cast<void>(EncodedTraceContext(std::string_view(whole).substr(0, size)));
+  }
+}
+
+TEST(MessageWireTest, MessageIdsAreRead) {
+  PublishResponse response;
+  response.add_message_ids("1");
+  response.add_message_ids("22");
+  const std::string wire = response.SerializeAsString();
+  EXPECT_EQ(ReadMessageIds(wire), (std::vector<std::string_view>{"1", "22"}));
+  EXPECT_TRUE(ReadMessageIds("").empty());
+  EXPECT_TRUE(ReadMessageIds("\xff\xff\xff").empty());
+}
+
 }  // namespace
 }  // namespace postbox::pubsub

@@ -48,6 +48,8 @@ struct alignas(kCacheLine) OutgoingMessage {
 
   // A request with it had no answer that says whether the broker has taken it.
   bool maybe_taken = false;
+  // Its attributes name a sampled trace, in which the requests with it are shown.
+  bool traced = false;
   // So often it was sent again after that.
   std::uint16_t sent_again = 0;
 

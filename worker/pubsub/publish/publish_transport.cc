@@ -8,6 +8,7 @@
 
 #include "proto/rules/error_class.h"
 #include "worker/pubsub/publish/message_wire.h"
+#include "worker/pubsub/publish/traced_request.h"
 
 namespace postbox::pubsub {
 
@@ -36,7 +37,8 @@ struct PublishTransport::Call {
   bool ended = false;  // Finished() is posted
   int channel = 0;
   std::shared_ptr<const std::string> route;
-  grpc::ByteBuffer request;  // as long as it may have to be sent again
+  std::unique_ptr<TracedRequest> traced;  // null: no message is of a trace
+  grpc::ByteBuffer request;               // as long as it may have to be sent again
   std::string authorization;
   std::unique_ptr<grpc::ClientContext> context;  // null: not begun
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
@@ -52,6 +54,7 @@ PublishTransport::PublishTransport(EventLoop* loop, const PublisherOptions& opti
       quota_project_(options.quota_project.empty() ? credentials.quota_project
                                                    : options.quota_project),
       compression_(options.compression),
+      spans_(options.spans),
       on_response_(std::move(on_response)),
       authorizer_(loop, std::move(credentials.tokens)) {}
 
@@ -83,6 +86,7 @@ void PublishTransport::Send(const PublishHost::Request& request) {
   call->route = last_route_;
   call->channel = request.channel;
   call->request = Encode(request);
+  if (spans_ != nullptr) call->traced = TracedRequest::Of(request);
   call->deadline = EventLoop::Clock::now() + request.timeout;
   if (!std::exchange(watching_, true)) Watch();
   authorizer_.WhenReady(
@@ -139,10 +143,14 @@ void PublishTransport::Finished(std::uint64_t request_id) {
     response.code = kDeadlineExceeded;
     response.message = "no answer in time";
   }
-  grpc::Slice answer;
-  if (call.status.ok() && call.response.DumpToSingleSlice(&answer).ok()) {
-    response.message_ids = CountMessageIds(
-        std::string_view(reinterpret_cast<const char*>(answer.begin()), answer.size()));
+  grpc::Slice slice;
+  std::string_view answer;
+  if (call.status.ok() && call.response.DumpToSingleSlice(&slice).ok()) {
+    answer = {reinterpret_cast<const char*>(slice.begin()), slice.size()};
+    response.message_ids = CountMessageIds(answer);
+  }
+  if (call.traced != nullptr) {
+    spans_->Add(call.traced->End(response.code, response.message, answer));
   }
   on_response_(request_id, std::move(response));
 }

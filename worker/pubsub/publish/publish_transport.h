@@ -10,6 +10,8 @@
 //
 // The deadlines are kept here, with one timer for all calls. A deadline of gRPC would cost both
 // sides a timer and a header for each call. A call is cancelled at most 0.1 s after its deadline.
+//
+// A request with messages of sampled traces has a span (traced_request.h).
 
 #ifndef POSTBOX_WORKER_PUBSUB_PUBLISH_PUBLISH_TRANSPORT_H_
 #define POSTBOX_WORKER_PUBSUB_PUBLISH_PUBLISH_TRANSPORT_H_
@@ -68,6 +70,7 @@ class PublishTransport {
   const std::shared_ptr<grpc::ChannelCredentials> channel_credentials_;
   const std::string quota_project_;
   const bool compression_;
+  const std::shared_ptr<SpanSink> spans_;  // null: there are no traces
   const OnResponse on_response_;
   std::vector<std::unique_ptr<RenewedStub<grpc::GenericStub>>> stubs_;  // by channel; null: closed
   std::unordered_map<std::uint64_t, std::unique_ptr<Call>> calls_;

@@ -44,6 +44,7 @@
 #include "proto/rules/endpoint.h"
 #include "worker/pubsub/auth/credential_spec.h"
 #include "worker/pubsub/publish/outgoing_message.h"
+#include "worker/pubsub/traces/span.h"
 
 namespace postbox::pubsub {
 
@@ -72,6 +73,7 @@ struct PublisherOptions {
   // An eventfd that the caller owns, or -1. 1 is written to it when there are results, and when
   // FailingTopics() has changed.
   int notify_fd = -1;
+  std::shared_ptr<SpanSink> spans;  // null: there are no traces
 };
 
 class Publisher {

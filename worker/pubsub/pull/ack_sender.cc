@@ -10,6 +10,7 @@
 #include "extension/rules/backoff.h"
 #include "proto/rules/error_class.h"
 #include "worker/pubsub/pull/ack_wire.h"
+#include "worker/pubsub/traces/messaging_spans.h"
 
 namespace postbox::pubsub {
 namespace {
@@ -29,6 +30,8 @@ struct AckSender::Call {
   std::string authorization;
   bool repeated = false;
   AckRequest request;
+  std::vector<SpanLink> links;  // of its span; none: it has no span
+  std::int64_t begun = 0;       // SpanTime()
   grpc::ByteBuffer response;
   grpc::Status status;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
@@ -62,6 +65,10 @@ void AckSender::Send(AckRequest request) {
   }
   auto call = std::make_shared<Call>();
   call->request = std::move(request);
+  if (options_.spans != nullptr) {
+    call->links = Links(call->request);
+    call->begun = SpanTime();
+  }
   calls_.insert(call);
   authorizer_->WhenReady([this, call](const Authorization& answer) { Begin(call, answer); });
 }
@@ -99,6 +106,7 @@ void AckSender::OnAnswer(const std::shared_ptr<Call>& call) {
         [this, call](const Authorization& answer) { Begin(call, answer); });
   }
   calls_.erase(call);
+  if (!call->links.empty()) AddSpan(call.get());
   AckRequest& request = call->request;
   batcher_.Finished(request, EventLoop::Clock::now());
   const auto results = AckResults(call->status, request.entries);
@@ -128,6 +136,27 @@ bool AckSender::TriesAgain(const AckRequest& request, AckEntry* entry, AckResult
     entry->not_before = now + BackoffDelay(kAckBackoff, entry->attempts, JitterRandom());
   }
   return in_time;
+}
+
+std::vector<SpanLink> AckSender::Links(const AckRequest& request) const {
+  std::vector<SpanLink> links;
+  for (const AckEntry& entry : request.entries) {
+    if (auto link = callbacks_.link_of(entry.handle)) links.push_back(std::move(*link));
+  }
+  return links;
+}
+
+void AckSender::AddSpan(Call* call) const {
+  const AckRequest& request = call->request;
+  const bool modack = request.deadline_seconds > 0;
+  Span span = BatchSpan(request.is_ack() ? kAck : (modack ? kModack : kNack), options_.subscription,
+                        std::move(call->links), request.entries.size(), call->begun);
+  if (modack) span.Set(kAckDeadlineAttribute, request.deadline_seconds);
+  if (!call->status.ok()) {
+    span.error_type = StatusCodeName(call->status.error_code());
+    span.error = call->status.error_message();
+  }
+  options_.spans->Add(std::move(span));
 }
 
 void AckSender::Cancel() {

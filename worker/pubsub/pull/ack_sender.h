@@ -11,14 +11,17 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
+#include <vector>
 
 #include "worker/pubsub/auth/authorizer.h"
 #include "worker/pubsub/channel.h"
 #include "worker/pubsub/event_loop.h"
 #include "worker/pubsub/pull/ack_batcher.h"
 #include "worker/pubsub/pull/ack_results.h"
+#include "worker/pubsub/traces/span.h"
 
 namespace postbox::pubsub {
 
@@ -26,14 +29,17 @@ class AckSender {
  public:
   using Stub = RenewedStub<grpc::GenericStub>;
   struct Options {
-    std::string subscription;   // full name
-    std::string quota_project;  // empty: that of the credentials
-    std::size_t outstanding;    // as for AckBatcher
+    std::string subscription;         // full name
+    std::string quota_project;        // empty: that of the credentials
+    std::size_t outstanding;          // as for AckBatcher
+    std::shared_ptr<SpanSink> spans;  // null: there are no traces
   };
   // None of them may be empty.
   struct Callbacks {
     // Whether a message is not settled yet. Once it is settled, its entries are not tried again.
     std::function<bool(uint64_t handle)> is_held;
+    // What its span links to; nothing if its trace is not sampled. Asked only if there are `spans`.
+    std::function<std::optional<SpanLink>(uint64_t handle)> link_of;
     // Whether its lease is to be extended; if not, entries that do so are dropped.
     std::function<bool(uint64_t handle)> needs_lease;
     // An entry is done. `deadline_seconds` as in AckRequest.
@@ -62,6 +68,9 @@ class AckSender {
   void Send(AckRequest request);
   void Begin(const std::shared_ptr<Call>& call, const Authorization& authorization);
   void OnAnswer(const std::shared_ptr<Call>& call);
+  // A request with messages of sampled traces has a span.
+  std::vector<SpanLink> Links(const AckRequest& request) const;
+  void AddSpan(Call* call) const;
   // Whether an entry that was answered so is to be tried again; then it knows when.
   bool TriesAgain(const AckRequest& request, AckEntry* entry, AckResult result) const;
 

@@ -13,9 +13,11 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "proto/rules/trace_context.h"
 #include "worker/pubsub/pull/key_gate.h"
 #include "worker/pubsub/pull/pull_wire.h"
 #include "worker/pubsub/pull/subscriber.h"
@@ -35,6 +37,7 @@ struct HeldMessage : MessageIdentity {
   uint64_t position = 0;  // in its key (key_gate.h), since it was handed on
   int64_t bytes = 0;
   std::chrono::steady_clock::time_point received;
+  std::unique_ptr<const TraceContext> trace;  // null: none, or none that is sampled
 };
 
 class HeldMessages {

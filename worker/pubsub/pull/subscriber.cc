@@ -16,6 +16,7 @@
 #include "worker/pubsub/pull/key_gate.h"
 #include "worker/pubsub/pull/lease_keeper.h"
 #include "worker/pubsub/pull/pull_stream.h"
+#include "worker/pubsub/traces/messaging_spans.h"
 
 namespace postbox::pubsub {
 namespace {
@@ -60,6 +61,8 @@ class SubscriberCore {
   void StartAcks(std::unique_ptr<AckSender::Stub> stub);
   void OnResponse(PullResponse response, bool first);
   void HandOn();
+  std::optional<SpanLink> LinkOf(uint64_t handle) const;
+  void AddReceiveSpan(const std::vector<ReceivedMessage>& messages) const;
   void Pump();
 
   void AddAck(int deadline_seconds, uint64_t handle, const HeldMessage& held,
@@ -106,6 +109,7 @@ bool SubscriberCore::Start(std::string* error) {
 void SubscriberCore::StartAcks(std::unique_ptr<AckSender::Stub> stub) {
   AckSender::Callbacks callbacks;
   callbacks.is_held = [this](uint64_t handle) { return held_.Find(handle) != nullptr; };
+  callbacks.link_of = [this](uint64_t handle) { return LinkOf(handle); };
   callbacks.needs_lease = [this](uint64_t handle) { return NeedsLease(handle); };
   callbacks.on_result = [this](uint64_t handle, int deadline_seconds, AckResult result) {
     OnResult(handle, deadline_seconds, result);
@@ -115,11 +119,11 @@ void SubscriberCore::StartAcks(std::unique_ptr<AckSender::Stub> stub) {
   };
   callbacks.on_answered = [this] { HandOn(); };
   const auto outstanding = std::max<int64_t>(options_.max_outstanding_messages, 1);
-  acks_ =
-      std::make_unique<AckSender>(loop_, authorizer_.get(), std::move(stub),
-                                  AckSender::Options{options_.subscription, options_.quota_project,
-                                                     static_cast<size_t>(outstanding)},
-                                  std::move(callbacks));
+  acks_ = std::make_unique<AckSender>(
+      loop_, authorizer_.get(), std::move(stub),
+      AckSender::Options{options_.subscription, options_.quota_project,
+                         static_cast<size_t>(outstanding), options_.spans},
+      std::move(callbacks));
 }
 
 void SubscriberCore::StartStream() {
@@ -166,7 +170,12 @@ void SubscriberCore::OnResponse(PullResponse response, bool first) {
     const State state = !pulling_      ? State::kNacked
                         : exactly_once ? State::kReceipt
                                        : State::kWaiting;
+    std::optional<TraceContext> trace;
+    if (options_.spans != nullptr) trace = FindTraceContext(pulled.message.attributes);
     const uint64_t handle = held_.Add(std::move(pulled), state, now);
+    if (trace && trace->sampled()) {
+      held_.Find(handle)->trace = std::make_unique<TraceContext>(*trace);
+    }
     if (!pulling_) {
       NackHeld(handle, held_.Find(handle));
     } else if (exactly_once) {
@@ -185,9 +194,33 @@ void SubscriberCore::OnResponse(PullResponse response, bool first) {
 void SubscriberCore::HandOn() {
   HeldMessages::Ready ready = held_.TakeReady(properties_.ordered ? &gate_ : nullptr, Clock::now());
   for (const uint64_t handle : ready.turned_away) NackHeld(handle, held_.Find(handle));
-  if (!ready.messages.empty()) callbacks_.on_messages(std::move(ready.messages));
+  if (!ready.messages.empty()) {
+    if (options_.spans != nullptr) AddReceiveSpan(ready.messages);
+    callbacks_.on_messages(std::move(ready.messages));
+  }
   stream_->PauseReading(ready.full);
   Pump();
+}
+
+std::optional<SpanLink> SubscriberCore::LinkOf(uint64_t handle) const {
+  const HeldMessage* held = held_.Find(handle);
+  if (held == nullptr || held->trace == nullptr) return std::nullopt;
+  return SpanLink{*held->trace, std::string(held->message_id)};
+}
+
+// From the arrival of the first of them, which may have waited here.
+void SubscriberCore::AddReceiveSpan(const std::vector<ReceivedMessage>& messages) const {
+  std::vector<SpanLink> links;
+  auto received = Clock::time_point::max();
+  for (const ReceivedMessage& message : messages) {
+    std::optional<SpanLink> link = LinkOf(message.handle);
+    if (!link) continue;
+    links.push_back(std::move(*link));
+    received = std::min(received, held_.Find(message.handle)->received);
+  }
+  if (links.empty()) return;
+  options_.spans->Add(BatchSpan(kReceive, options_.subscription, std::move(links), messages.size(),
+                                SpanTime(received)));
 }
 
 void SubscriberCore::AddAck(int deadline_seconds, uint64_t handle, const HeldMessage& held,

@@ -38,6 +38,7 @@
 #include "proto/rules/attributes.h"
 #include "proto/rules/endpoint.h"
 #include "worker/pubsub/auth/credential_spec.h"
+#include "worker/pubsub/traces/span.h"
 
 namespace postbox::pubsub {
 
@@ -65,6 +66,7 @@ struct SubscriberOptions {
   std::string quota_project{};  // empty: that of the credentials, if any
   int64_t max_outstanding_messages = 1000;
   int64_t max_outstanding_bytes = 100 * 1024 * 1024;
+  std::shared_ptr<SpanSink> spans{};  // null: there are no traces
   // Changed only by tests. The values are those that the service asks for.
   std::chrono::milliseconds ping_interval = std::chrono::seconds(30);
   std::chrono::milliseconds ping_timeout = std::chrono::seconds(15);
