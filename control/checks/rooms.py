@@ -79,7 +79,7 @@ AUTH, BROKER = 'worker/emulator/auth', 'worker/emulator/broker'
 REQUEST_RULES, SUBSCRIPTION = 'worker/emulator/rules', 'worker/emulator/subscription'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 PROVISION, COMPLETION, AUDIT = 'worker/cli/provision', 'worker/cli/completion', 'worker/cli/audit'
-REBUILD = 'worker/cli/rebuild'
+REBUILD, CONSOLE = 'worker/cli/rebuild', 'worker/cli/console'
 
 # What both kinds of outbox are made of.
 OF_SOURCES = (DELIVERY, SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, TRUST, SHARED)
@@ -126,8 +126,9 @@ ROOMS = {
     PROVISION: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json', 'YAML', 'system')),
     AUDIT: Room((CLI_BASE, PULLER), ('json', 'system')),
     REBUILD: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'system')),
+    CONSOLE: Room((CLI_BASE, PULLER, RULES), ('libpq', 'json', 'OpenSSL', 'httplib', 'system')),
     COMPLETION: Room((), ('CLI11',)),
-    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
+    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, CONSOLE, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -139,7 +140,7 @@ MODULES = {
     'postbox_worker.so': (*PLAIN, *OF_SOURCES, f'{SOURCE}/log', f'{SOURCE}/table', PUBLISHER, PUBSUB, CLIENT_AUTH,
                           TRACES, PUBLISH, PULL),
     'postbox': (*PLAIN, WORKER_BASE, PUBSUB, CLIENT_AUTH, TRACES, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
-                SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, COMPLETION, 'worker/cli'),
+                SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, CONSOLE, COMPLETION, 'worker/cli'),
 }
 
 

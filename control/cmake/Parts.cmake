@@ -129,10 +129,11 @@ part(postbox_puller worker/puller postbox_pubsub PkgConfig::LIBPQ PkgConfig::SYS
 part(postbox_cli_base worker/cli/base postbox_puller)
 part(postbox_provision worker/cli/provision postbox_cli_base yaml-cpp::yaml-cpp)
 part(postbox_audit worker/cli/audit postbox_cli_base)
+part(postbox_console worker/cli/console postbox_cli_base OpenSSL::Crypto PkgConfig::HTTPLIB)
 sources(cli_files worker/cli/doctor worker/cli/admin worker/cli/completion worker/cli/rebuild worker/cli)
 united(cli_files ${cli_files})
 add_executable(postbox ${cli_files})
-target_link_libraries(postbox PRIVATE postbox_provision postbox_audit postbox_emulator CLI11::CLI11)
+target_link_libraries(postbox PRIVATE postbox_provision postbox_audit postbox_console postbox_emulator CLI11::CLI11)
 # What makes shells complete its command line stands beside it whenever it is built.
 set(completions ${CMAKE_BINARY_DIR}/completions)
 foreach(shell bash zsh fish)

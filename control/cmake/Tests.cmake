@@ -63,6 +63,7 @@ unit_test(emulator_test ROOMS worker/emulator worker/emulator/rules worker/emula
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
 unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
 unit_test(audit_test ROOMS worker/cli/audit LINK postbox_audit)
+unit_test(console_test ROOMS worker/cli/console LINK postbox_console)
 unit_test(publisher_test ROOMS ${publisher_rooms} LINK publisher_logic postbox_pubsub)
 
 # A server that closes its connections five times a second is no trouble beside busy loops. But where the machine has so much to do that a request

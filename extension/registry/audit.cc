@@ -3,12 +3,7 @@
 // The tables belong to users: they are read as their owner, in a security-restricted operation and
 // under a fixed search_path. A caller needs SELECT on them, without row security, or is an
 // operator. The SQL is in sql/install/functions/80_audit.sql.
-#include "extension/base/arguments.h"
-#include "extension/base/relation.h"
-#include "extension/registry/inbox_registration.h"
-#include "extension/registry/outbox_facts.h"
-#include "extension/registry/sql_as.h"
-#include "extension/trust/may_see.h"
+#include "extension/registry/read_as_owner.h"
 #include "extension/trust/operator_role.h"
 #include "extension/trust/registrar.h"
 
@@ -18,51 +13,6 @@ extern "C" {
 
 namespace postbox {
 namespace {
-
-void RequireRegisteredInbox(Oid relation) {
-  const SpiConnection connection;
-  const FixedSearchPath search_path;
-  Parameters inbox;
-  inbox.AddOid(REGCLASSOID, relation);
-  if (Run("SELECT FROM postbox.inbox i WHERE i.relation = $1", inbox) == 0) ThrowNoInbox(relation);
-}
-
-// The owner of the table.
-Oid RequireReadable(Oid relation) {
-  if (!IsThere(relation)) Throw(ERRCODE_UNDEFINED_TABLE, "the table was dropped");
-  const Oid owner = RelationOwner(relation);
-  if (!IsOperator(GetUserId()) && !MayRead(relation)) {
-    const std::string name = RelationName(relation);
-    Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for table " + name,
-          "An audit reads all of its rows.",
-          "Grant SELECT on " + name +
-              " and USAGE on its schema, without row security; or membership in postbox_operator.");
-  }
-  return owner;
-}
-
-Datum RowsOf(FunctionCallInfo fcinfo, Oid relation, const char* sql,
-             std::initializer_list<Oid> types) {
-  const Oid owner = RequireReadable(relation);
-  Pg([&] { InitMaterializedSRF(fcinfo, 0); });
-  Parameters parameters = ArgumentsAsParameters(fcinfo, types);
-  const SqlAs as(owner);
-  ReturnRows(fcinfo, Run(sql, parameters));
-  return Datum{0};
-}
-
-Oid OutboxArgument(FunctionCallInfo fcinfo) {
-  const std::string publication = TextArgument(fcinfo, 0, "publication");
-  const SpiConnection connection;
-  const FixedSearchPath search_path;
-  return OutboxOfPublication(publication);
-}
-
-Oid InboxArgument(FunctionCallInfo fcinfo) {
-  const Oid relation = OidArgument(fcinfo, 0, "inbox");
-  RequireRegisteredInbox(relation);
-  return relation;
-}
 
 void CheckAuditStatus(const std::string& status) {
   if (status == "clean" || status == "differences" || status == "incomplete") return;
@@ -100,51 +50,52 @@ void RequireAuditor(const std::string& subscription) {
 POSTBOX_FUNCTION(audit_emitted) {
   using namespace postbox;
   return Guarded([&] {
-    return RowsOf(fcinfo, OutboxArgument(fcinfo),
-                  "SELECT * FROM postbox.read_emitted($1, $2, $3, $4, $5, $6)",
-                  {TEXTOID, INT4OID, INT8OID, UUIDOID, INT8OID, INT4OID});
+    return RowsAsOwner(fcinfo, OutboxArgument(fcinfo),
+                       "SELECT * FROM postbox.read_emitted($1, $2, $3, $4, $5, $6)",
+                       {TEXTOID, INT4OID, INT8OID, UUIDOID, INT8OID, INT4OID});
   });
 }
 
 POSTBOX_FUNCTION(audit_events) {
   using namespace postbox;
   return Guarded([&] {
-    return RowsOf(fcinfo, OutboxArgument(fcinfo), "SELECT * FROM postbox.read_events($1, $2, $3)",
-                  {TEXTOID, UUIDARRAYOID, BOOLOID});
+    return RowsAsOwner(fcinfo, OutboxArgument(fcinfo),
+                       "SELECT * FROM postbox.read_events($1, $2, $3)",
+                       {TEXTOID, UUIDARRAYOID, BOOLOID});
   });
 }
 
 POSTBOX_FUNCTION(audit_last_versions) {
   using namespace postbox;
   return Guarded([&] {
-    return RowsOf(fcinfo, OutboxArgument(fcinfo),
-                  "SELECT * FROM postbox.read_last_versions($1, $2, $3, $4)",
-                  {TEXTOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID});
+    return RowsAsOwner(fcinfo, OutboxArgument(fcinfo),
+                       "SELECT * FROM postbox.read_last_versions($1, $2, $3, $4)",
+                       {TEXTOID, TEXTARRAYOID, TEXTARRAYOID, TEXTARRAYOID});
   });
 }
 
 POSTBOX_FUNCTION(audit_repeated_versions) {
   using namespace postbox;
   return Guarded([&] {
-    return RowsOf(fcinfo, OutboxArgument(fcinfo),
-                  "SELECT * FROM postbox.read_repeated_versions($1, $2)", {TEXTOID, INT4OID});
+    return RowsAsOwner(fcinfo, OutboxArgument(fcinfo),
+                       "SELECT * FROM postbox.read_repeated_versions($1, $2)", {TEXTOID, INT4OID});
   });
 }
 
 POSTBOX_FUNCTION(audit_received) {
   using namespace postbox;
   return Guarded([&] {
-    return RowsOf(fcinfo, InboxArgument(fcinfo), "SELECT * FROM postbox.read_received($1, $2)",
-                  {REGCLASSOID, UUIDARRAYOID});
+    return RowsAsOwner(fcinfo, InboxArgument(fcinfo), "SELECT * FROM postbox.read_received($1, $2)",
+                       {REGCLASSOID, UUIDARRAYOID});
   });
 }
 
 POSTBOX_FUNCTION(audit_arrivals) {
   using namespace postbox;
   return Guarded([&] {
-    return RowsOf(fcinfo, InboxArgument(fcinfo),
-                  "SELECT * FROM postbox.read_arrivals($1, $2, $3, $4, $5)",
-                  {REGCLASSOID, INT8OID, UUIDOID, INT8OID, INT4OID});
+    return RowsAsOwner(fcinfo, InboxArgument(fcinfo),
+                       "SELECT * FROM postbox.read_arrivals($1, $2, $3, $4, $5)",
+                       {REGCLASSOID, INT8OID, UUIDOID, INT8OID, INT4OID});
   });
 }
 

@@ -165,7 +165,21 @@ constexpr std::string_view TraceIdOf(std::string_view traceparent) {
   if (traceparent.size() < 55 || traceparent[2] != '-' ||
       traceparent[kTraceIdBegin + kTraceIdLength] != '-')
     return "";
-  return traceparent.substr(kTraceIdBegin, kTraceIdLength);
+  const std::string_view id = traceparent.substr(kTraceIdBegin, kTraceIdLength);
+  return id.find_first_not_of("0123456789abcdef") == std::string_view::npos ? id : "";
+}
+
+// The trace of a message: of its traceparent, under either name, or else its attribute trace_id;
+// empty if it has none. `attributes`: a vector of pairs of strings or views.
+template <class AttributeVector>
+std::string_view TraceIdAmong(const AttributeVector& attributes) {
+  for (const std::string_view name : {kTraceNames[0].standard, kTraceNames[0].of_clients}) {
+    const auto* parent = FindAttribute(attributes, name);
+    if (parent == nullptr) continue;
+    if (const std::string_view id = TraceIdOf(*parent); !id.empty()) return id;
+  }
+  const auto* id = FindAttribute(attributes, kTraceId);
+  return id == nullptr ? std::string_view() : std::string_view(*id);
 }
 
 namespace internal {

@@ -136,6 +136,17 @@ TEST(AttributesTest, TheTraceIdIsTakenFromATraceparent) {
             "4bf92f3577b34da6a3ce929d0e0e4736");
   EXPECT_EQ(TraceIdOf("nonsense"), "");
   EXPECT_EQ(TraceIdOf(""), "");
+  EXPECT_EQ(TraceIdOf("00-4bf92f3577b34da6a3ce929d0e0e473\n-00f067aa0ba902b7-01"), "")
+      << "an id is hex digits";
+}
+
+TEST(AttributesTest, TheTraceOfAMessageIsThatOfItsTraceparentOrElseItsTraceId) {
+  const std::string id = "4bf92f3577b34da6a3ce929d0e0e4736";
+  const std::string parent = "00-" + id + "-00f067aa0ba902b7-01";
+  EXPECT_EQ(TraceIdAmong(Attributes{{"trace_id", "t"}, {"traceparent", parent}}), id);
+  EXPECT_EQ(TraceIdAmong(Attributes{{"googclient_traceparent", parent}}), id);
+  EXPECT_EQ(TraceIdAmong(Attributes{{"trace_id", "t"}, {"traceparent", "nonsense"}}), "t");
+  EXPECT_EQ(TraceIdAmong(Attributes{{"a", "b"}}), "");
 }
 
 }  // namespace

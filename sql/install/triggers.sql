@@ -62,6 +62,10 @@ CREATE POLICY readers ON postbox.audit FOR SELECT USING ((SELECT postbox.is_oper
     OR EXISTS (SELECT FROM postbox.subscription s WHERE s.name = audit.subscription AND postbox.owns_inbox(s.inbox)));
 COMMENT ON POLICY readers ON postbox.audit IS 'The owner of the inbox, operators and members of pg_monitor see the results of audits of a subscription.';
 
+CREATE POLICY readers ON postbox.console_action FOR SELECT USING (acted_by = current_user OR (SELECT postbox.is_operator())
+    OR (SELECT pg_has_role('pg_monitor', 'USAGE')));
+COMMENT ON POLICY readers ON postbox.console_action IS 'A role sees its own actions; operators and members of pg_monitor see all.';
+
 CREATE TRIGGER deleted AFTER DELETE ON postbox.outbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.publication FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();
 CREATE TRIGGER deleted AFTER DELETE ON postbox.inbox FOR EACH ROW EXECUTE FUNCTION postbox.delete_dependents();

@@ -137,6 +137,8 @@ my @calls = (
 				"SELECT postbox.audit_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', true), postbox.read_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', false), postbox.read_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', NULL)",
 				"SELECT postbox.audit_repeated_versions('$_', 10), postbox.read_repeated_versions('$_', 10)",
 				"SELECT postbox.audit_last_versions('$_', '{item.changed}', '{item}', '{i1}'), postbox.read_last_versions('$_', '{item.changed}', '{item}', '{i1}')",
+				"SELECT postbox.find_events('$_', NULL, 'i1', NULL, 100, 10), postbox.read_found_events('$_', NULL, 'i1', 'f', 100, 10)",
+				"SELECT postbox.find_events('$_', '550e8400-e29b-41d4-a716-446655440000', NULL, NULL, 100, 10), postbox.read_found_events('$_', '550e8400-e29b-41d4-a716-446655440000', NULL, NULL, 100, 10)",
 			)
 		} qw(log jobs adopted)),
 	q{SELECT postbox.emitted_form(o, 'app.log'::pg_catalog.text) FROM postbox.outbox o},
@@ -221,6 +223,8 @@ my @calls = (
 	q{SELECT postbox.inbox_apply_batch('app.inbox', ARRAY[ROW('event-4', 'order.created', 'order', '2', 1, '{"total": 1}', '{}', NULL)::postbox.event, ROW('event-5', 'order.created', 'order', '2', 2, '{"total": []}', '{}', NULL)::postbox.event], on_error => 'reject')},
 	q{SELECT postbox.audit_reader(), postbox.audit_received('app.inbox', '{550e8400-e29b-41d4-a716-446655440000}'), postbox.read_received('app.inbox', '{550e8400-e29b-41d4-a716-446655440000}')},
 	q{SELECT postbox.audit_arrivals('app.inbox', 0, '00000000-0000-0000-0000-000000000000', 9000000000000000, 10), postbox.read_arrivals('app.inbox', 0, '00000000-0000-0000-0000-000000000000', 9000000000000000, 10)},
+	q{SELECT postbox.find_received('app.inbox', '2', 100, 10), postbox.read_found_received('app.inbox', '2', 100, 10)},
+	q{SELECT postbox.record_console_action('pause', 'publication log', 1, 1, 'why', '{"until": null}')},
 	q{SELECT postbox.audit_rows('app.inbox', ARRAY[ROW('event-4', 'order.created', 'order', '2', 1, '{"total": 1}', '{}', NULL)::postbox.event, ROW('event-3', 'order.deleted', 'order', '1', 3, '{}', '{}', NULL)::postbox.event])},
 	q{SELECT postbox.record_audit('follower', 'shop', 'incomplete', pg_catalog.now(), '{"missing": 1}', 'why')}, q{SELECT postbox.doctor_of_audits()},
 	q{SELECT postbox.wait_for_version('app.orders', '2', 1), postbox.wait_for_version('app.orders', '1', 3), postbox.wait_for_version('app.orders', '1', 9, '10ms')},

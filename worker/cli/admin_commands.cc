@@ -6,6 +6,7 @@
 #include "worker/cli/admin/broker_commands.h"
 #include "worker/cli/admin/screen.h"
 #include "worker/cli/audit/audit.h"
+#include "worker/cli/console/console.h"
 #include "worker/cli/doctor/doctor.h"
 #include "worker/cli/provision/provision.h"
 
@@ -278,6 +279,58 @@ Command AddAudit(CLI::App* app) {
   return {audit, [options] { return RunAudit(*options); }};
 }
 
+Command AddConsole(CLI::App* app) {
+  auto options = std::make_shared<ConsoleOptions>();
+  CLI::App* console = app->add_subcommand(
+      "console", "Serve a JSON API that shows what Postbox does in a database, and acts on it");
+  console->add_option("--dsn", options->dsn, kDsnHelp);
+  console
+      ->add_option("--listen", options->listen,
+                   "Address and port to listen on; port 0 is any free one, which is printed")
+      ->type_name("HOST:PORT")
+      ->capture_default_str();
+  console
+      ->add_option("--public-url", options->public_url,
+                   "URL under which browsers reach it through a proxy: its host is accepted in the "
+                   "header Host, its path is the prefix of all paths, and with https the cookie is "
+                   "Secure")
+      ->type_name("URL");
+  console
+      ->add_option(
+          "--token-file", options->token_file,
+          "File with a token of 32 or more bytes: a user who has it logs in as the role of "
+          "--dsn (default: only roles with their password log in)")
+      ->type_name("FILE");
+  console->add_flag("--allow-actions", options->allow_actions,
+                    "Allow what changes something (default: read only); the rights of the role "
+                    "decide, too");
+  console->add_flag("--insecure-listen", options->insecure_listen,
+                    "Allow an address that other machines reach, although the console does not "
+                    "speak TLS: for a proxy on another machine");
+  console
+      ->add_option("--idle-timeout", options->idle_seconds,
+                   "Seconds after which a session ends that is not used")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 86400));
+  console
+      ->add_option("--max-sessions", options->most_sessions,
+                   "The most sessions, each with one connection to the database")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  console
+      ->add_option("--log-format", options->log_format,
+                   "Format of the log on standard error: key=value text, or one JSON object per "
+                   "line")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "json"}));
+  console->footer(
+      "Exit status: 0 after SIGTERM or SIGINT, 1 after an error, 2 if the command line is wrong."
+      "\n\n"
+      "Example:\n"
+      "  postbox console --dsn \"host=db dbname=shop\" --listen 127.0.0.1:8090 --allow-actions");
+  return {console, [options] { return RunConsole(*options); }};
+}
+
 void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
   CLI::App* snapshot = app->add_subcommand(
       "snapshot", "Create or delete a snapshot of the acknowledgements of a subscription");
@@ -317,9 +370,10 @@ void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
 }  // namespace
 
 std::vector<Command> AddAdminCommands(CLI::App* app) {
-  std::vector<Command> commands = {
-      AddDoctor(app),  AddStatus(app), AddTop(app),  AddTopics(app),    AddSubscriptions(app),
-      AddPublish(app), AddTail(app),   AddSeek(app), AddProvision(app), AddAudit(app)};
+  std::vector<Command> commands = {AddDoctor(app), AddStatus(app),        AddTop(app),
+                                   AddTopics(app), AddSubscriptions(app), AddPublish(app),
+                                   AddTail(app),   AddSeek(app),          AddProvision(app),
+                                   AddAudit(app),  AddConsole(app)};
   AddSnapshot(app, &commands);
   return commands;
 }

@@ -1,5 +1,5 @@
 // The command line of the operator's subcommands: doctor, status, top, topics, subscriptions,
-// publish, tail, seek, snapshot, provision and audit.
+// publish, tail, seek, snapshot, provision, audit and console.
 #ifndef POSTBOX_WORKER_CLI_ADMIN_COMMANDS_H_
 #define POSTBOX_WORKER_CLI_ADMIN_COMMANDS_H_
 

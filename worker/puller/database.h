@@ -138,6 +138,8 @@ class Connection {
   void IgnoreInterrupt() { interrupt_ = -1; }
   // The database can hold every text that is UTF-8.
   bool utf8() const;
+  // The server has asked for a password, and took that of the connection string.
+  bool used_password() const { return PQconnectionUsedPassword(connection_) != 0; }
   // The process id of the session's backend, as the server, or a pooler, has said.
   int backend_pid() const { return PQbackendPID(connection_); }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "extension/rules/log_fields.h"
 #include "extension/rules/repeat_limit.h"
 #include "proto/rules/attributes.h"
 #include "worker/base/line_queue.h"
@@ -59,10 +60,7 @@ void Write(const Limit::Line& line) {
 
 // A string without blanks, quotes and the like is written without quotes.
 std::string Plain(const Fields& value) {
-  if (!value.is_string()) return Dump(value);
-  const auto& text = value.get_ref<const std::string&>();
-  bool bare = !text.empty() && text.find_first_of(" \"=\n\r\t\\") == std::string::npos;
-  return bare ? text : Dump(value);
+  return value.is_string() ? FieldValue(value.get_ref<const std::string&>()) : Dump(value);
 }
 
 std::string LineOf(spdlog::level::level_enum level, std::string_view message,
@@ -159,7 +157,8 @@ Fields EventFields(std::string_view subscription, const Delivery& delivery) {
   add("aggregate_type", delivery.event.aggregate_type);
   if (delivery.event.version) fields["version"] = *delivery.event.version;
   fields["message_id"] = delivery.message.message_id;
-  if (auto trace = TraceId(delivery.message); !trace.empty()) fields["trace_id"] = trace;
+  const std::string_view trace = pubsub::TraceIdAmong(delivery.message.attributes);
+  if (!trace.empty()) fields["trace_id"] = trace;
   return fields;
 }
 

@@ -7,6 +7,9 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
+
+#include "worker/puller/key_queues.h"
 
 namespace postbox::puller {
 namespace {
@@ -59,6 +62,27 @@ TEST_F(LogTest, AFailureThatGoesOnIsSummed) {
   EXPECT_EQ(Count("repeated"), 0) << "the pause is not over";
   LogSums(/*all=*/true);
   EXPECT_EQ(Count("event=999 repeated=990"), 1);
+}
+
+TEST_F(LogTest, ALineAboutAnEventHasItsFieldsAndItsTrace) {
+  Delivery delivery;
+  delivery.message.message_id = "m1";
+  for (const auto& [name, value] : std::vector<pubsub::AttributeView>{
+           {"aggregate_id", "v1"},
+           {"aggregate_type", "video"},
+           {"event_id", "e1"},
+           {"event_type", "video.created"},
+           {"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+           {"version", "7"}}) {
+    delivery.message.attributes.emplace_back(name, value);
+  }
+  delivery.event = ParseEvent(delivery.message);
+  LogWarn("failed", EventFields("reader", delivery));
+  EXPECT_EQ(Count("subscription=reader event_id=e1 event_type=video.created aggregate_id=v1 "
+                  "aggregate_type=video version=7 message_id=m1 "
+                  "trace_id=0af7651916cd43dd8448eb211c80319c"),
+            1)
+      << lines_.str();
 }
 
 }  // namespace

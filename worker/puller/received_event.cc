@@ -299,17 +299,4 @@ ReceivedEvent ParseEvent(const pubsub::ReceivedMessage& message) {
   return event;
 }
 
-std::string TraceId(const pubsub::ReceivedMessage& message) {
-  if (const auto* id = FindAttribute(message.attributes, pubsub::kTraceId)) {
-    return std::string(*id);
-  }
-  constexpr pubsub::TraceName kName = pubsub::kTraceNames[0];
-  for (const std::string_view name : {kName.standard, kName.of_clients}) {
-    if (const auto* parent = FindAttribute(message.attributes, name)) {
-      return std::string(pubsub::TraceIdOf(*parent));
-    }
-  }
-  return "";
-}
-
 }  // namespace postbox::puller

@@ -56,10 +56,6 @@ struct ReceivedEvent {
 // message as long as it lives.
 ReceivedEvent ParseEvent(const pubsub::ReceivedMessage& message);
 
-// The trace id of a message, for the log: attribute trace_id, or the id in a traceparent. Empty if
-// the message has neither.
-std::string TraceId(const pubsub::ReceivedMessage& message);
-
 }  // namespace postbox::puller
 
 #endif  // POSTBOX_WORKER_PULLER_RECEIVED_EVENT_H_

@@ -261,14 +261,6 @@ TEST(EventTest, ATraceOfGooglesClientsHasItsStandardNameToo) {
   EXPECT_EQ(attributes["traceparent"], "own");
 }
 
-TEST(EventTest, TheTraceIdComesFromTraceIdOrTraceparent) {
-  EXPECT_EQ(TraceId(Message("", {{"trace_id", "t"}})), "t");
-  EXPECT_EQ(TraceId(Message(
-                "", {{"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}})),
-            "0af7651916cd43dd8448eb211c80319c");
-  EXPECT_EQ(TraceId(Message("", {})), "");
-}
-
 TEST(EventTest, AttributesOfAnyCharactersAreJson) {
   const std::string odd = "a \"quoted\" \\ path\n\x01\x1F\x7F \xC3\xA9";
   const ReceivedEvent event =

@@ -4,6 +4,7 @@
 #include "extension/base/statement.h"
 #include "worker/publisher/base/limited_log.h"
 #include "worker/publisher/base/server_text.h"
+#include "worker/publisher/delivery/event_log.h"
 #include "worker/publisher/source/event_rows.h"
 
 namespace postbox::publisher {
@@ -18,7 +19,7 @@ void ExpiredEvents::Add(const ClaimedEvent& event) {
   const UnsentEvent& unsent = *event.unsent;
   rows_.push_back({ServerText(unsent.id), ServerText(unsent.aggregate_type),
                    ServerText(unsent.aggregate_id), ServerText(unsent.event_type), unsent.version,
-                   unsent.times.expires_at, true});
+                   unsent.times.expires_at, ServerText(unsent.trace_id), true});
 }
 
 Datum ExpiredEvents::Texts(std::string Row::*column) const {
@@ -81,6 +82,9 @@ void ExpiredEvents::Log(const std::string& publication) const {
         {.level = last ? WARNING : LOG,
          .message = "publication \"" + publication + "\": event " + example->id + " of key \"" +
                     Shortened(example->aggregate_id, kMostOfKey) + "\" " + what,
+         .detail = FieldsText({example->id, example->event_type, example->aggregate_id,
+                               example->aggregate_type, std::to_string(example->version),
+                               example->trace_id}),
          .hint = last ? "Consumers keep an older state: emit the present one again. "
                         "postbox.expired_event has all such events."
                       : ""},

@@ -27,6 +27,7 @@ class ExpiredEvents {
   struct Row {
     std::string id, aggregate_type, aggregate_id, event_type;
     std::int64_t version, expires_at;
+    std::string trace_id;
     bool last;
   };
   Datum Texts(std::string Row::*column) const;

@@ -363,9 +363,12 @@ void SetUnsent(const EventView& row, Timeliness timeliness, const Ordering& orde
                ClaimedEvent* event) {
   const bool late = timeliness == Timeliness::kTooLate;
   if (!late && !row.key_may_pass) ordering.SetKey(row.aggregate_id, &event->ordering_key);
+  const std::span attributes(row.attributes,
+                             static_cast<std::size_t>(std::max(row.attribute_count, 0)));
   event->unsent = std::make_unique<UnsentEvent>(
       UnsentEvent{timeliness, row.times, std::string(row.id), std::string(row.aggregate_type),
-                  std::string(row.aggregate_id), std::string(row.event_type), row.version});
+                  std::string(row.aggregate_id), std::string(row.event_type), row.version,
+                  std::string(pubsub::TraceIdAmong(attributes))});
   Reject("", event);
 }
 

@@ -19,6 +19,7 @@ struct UnsentEvent {
   std::string aggregate_id;
   std::string event_type;
   std::int64_t version;
+  std::string trace_id;  // empty: none
   // Of a log: it was published before, and postbox.republish has queued it.
   bool republished = false;
 };

@@ -34,6 +34,26 @@ std::uint8_t* WriteField(int field, std::string_view bytes, std::uint8_t* out) {
   return out + bytes.size();
 }
 
+struct WireField {
+  int number;
+  std::string_view bytes;
+};
+
+// The next field, which has a length, as all of a message do; nothing at the end.
+std::optional<WireField> TakeField(std::string_view* rest) {
+  if (rest->empty()) return std::nullopt;
+  CodedInputStream input(reinterpret_cast<const std::uint8_t*>(rest->data()),
+                         static_cast<int>(rest->size()));
+  const std::uint32_t tag = input.ReadTag();
+  std::uint32_t length = 0;
+  if ((tag & 7) != 2 || !input.ReadVarint32(&length)) return std::nullopt;
+  const auto begin = static_cast<std::size_t>(input.CurrentPosition());
+  if (length > rest->size() - begin) return std::nullopt;
+  const WireField field{static_cast<int>(tag >> 3), rest->substr(begin, length)};
+  rest->remove_prefix(begin + length);
+  return field;
+}
+
 // So that a text of which the next use is a few bytes longer has the room for it.
 constexpr std::size_t kRoomStep = 64;
 
@@ -89,6 +109,21 @@ void EncodeMessage(std::string_view data, std::span<const AttributeView> attribu
     out = WriteField(2, value, out);
   }
   if (!ordering_key.empty()) WriteField(5, ordering_key, out);
+}
+
+std::vector<AttributeView> MessageAttributes(std::string_view encoded) {
+  std::vector<AttributeView> attributes;
+  std::string_view rest = encoded;
+  while (const auto field = TakeField(&rest)) {
+    if (field->number != 2) continue;
+    std::string_view entry = field->bytes;
+    AttributeView attribute;
+    while (const auto part = TakeField(&entry)) {
+      (part->number == 1 ? attribute.first : attribute.second) = part->bytes;
+    }
+    attributes.push_back(attribute);
+  }
+  return attributes;
 }
 
 std::optional<std::size_t> CountMessageIds(std::string_view response) {

@@ -36,6 +36,9 @@ std::uint8_t* WriteMessage(std::string_view encoded, std::uint8_t* out);
 void EncodeMessage(std::string_view data, std::span<const AttributeView> attributes,
                    std::string_view ordering_key, std::string* encoded);
 
+// The attributes of a message that EncodeMessage() has made; views of `encoded`.
+std::vector<AttributeView> MessageAttributes(std::string_view encoded);
+
 // The number of message ids in a PublishResponse in wire format; nothing if it cannot be parsed.
 std::optional<std::size_t> CountMessageIds(std::string_view response);
 

@@ -166,5 +166,17 @@ TEST(MessageWireTest, MessageIdsAreRead) {
   EXPECT_TRUE(ReadMessageIds("\xff\xff\xff").empty());
 }
 
+TEST(MessageWireTest, TheAttributesOfAMessageAreReadBack) {
+  const Parts parts{
+      std::string(100'000, 'd'), "key", {{"a", "1"}, {"empty", ""}, {"b", "\xC3\xA9"}}};
+  const std::string encoded = Encode(parts);
+  const auto attributes = MessageAttributes(encoded);
+  EXPECT_EQ(Attributes(attributes.begin(), attributes.end()), parts.attributes);
+  EXPECT_TRUE(MessageAttributes("").empty());
+  for (std::size_t size = 0; size < encoded.size(); size += 777) {
+    MessageAttributes(std::string_view(encoded).substr(0, size));
+  }
+}
+
 }  // namespace
 }  // namespace postbox::pubsub

@@ -120,7 +120,7 @@ void ParkedEvents::Park(const ClaimedEvent& event) {
   const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);
   const std::string id = table_.Park(event, retry, error);
-  log_.Add(KindOf(retry), id, event.key, error);
+  log_.Add(KindOf(retry), FieldsOf(event, id), event.key, error);
 }
 
 void ParkedEvents::ParkBehind(const std::vector<Waiting>& events) {
@@ -259,7 +259,7 @@ void ParkedEvents::Settle(const ClaimedEvent& event) {
   const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);
   table_.ParkAgain(event, retry, error);
-  log_.Add(KindOf(retry), event.id, event.key, error);
+  log_.Add(KindOf(retry), FieldsOf(event, event.id), event.key, error);
 }
 
 void ParkedEvents::DeletePublished() {

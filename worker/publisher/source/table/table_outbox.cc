@@ -142,7 +142,7 @@ std::vector<ChosenRow> TableOutbox::NextPortion(const std::vector<ChosenRow>& ch
 void TableOutbox::ParkUnreadable(const ChosenRow& row, const std::string& reason) {
   const std::string problem = "the row cannot be an event: " + Shortened(reason, kMaxReason);
   table_.ParkUnreadable(row.tid, problem);
-  log_.Add(EventLog::kParked, "", row.key, problem);
+  log_.Add(EventLog::kParked, {}, row.key, problem);
 }
 
 // Settle.
@@ -264,7 +264,7 @@ bool TableOutbox::Park(const ClaimedEvent& event) {
   const EventRetry retry = NextRetry(publication_, event);
   const std::string error = ServerText(event.error);
   if (!table_.Park(event, retry, error)) return false;
-  log_.Add(KindOf(retry), event.id, event.key, error);
+  log_.Add(KindOf(retry), FieldsOf(event, event.id), event.key, error);
   return true;
 }
 

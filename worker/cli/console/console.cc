@@ -1,0 +1,71 @@
+#include "worker/cli/console/console.h"
+
+#include <sys/stat.h>
+
+#include <cstdio>
+
+#include "worker/cli/base/open_place.h"
+#include "worker/cli/console/console_server.h"
+#include "worker/puller/log.h"
+#include "worker/puller/signals.h"
+
+namespace postbox::cli {
+namespace {
+
+constexpr std::chrono::seconds kLook{1};
+
+// An error, or nothing.
+std::string CheckTokenFile(const std::string& file) {
+  struct stat status {};
+  if (stat(file.c_str(), &status) != 0) return "the file of --token-file cannot be read";
+  if ((status.st_mode & S_IROTH) != 0) return "every user may read the file of --token-file";
+  return ReadToken(file).empty() ? "the file of --token-file must have a token of 32 or more bytes"
+                                 : "";
+}
+
+}  // namespace
+
+int RunConsole(const ConsoleOptions& options) {
+  puller::Signals signals;
+  puller::InitLog(options.log_format == "json");
+  ListenAddress address;
+  if (!ParseListenAddress(options.listen, &address)) {
+    return Fail("--listen is not HOST:PORT with an IP address",
+                "use 127.0.0.1:PORT, or [::1]:PORT");
+  }
+  if (!address.loopback && !options.insecure_listen) {
+    return Fail("--listen is not a loopback address, and the console does not speak TLS",
+                "listen on 127.0.0.1 behind a proxy that speaks TLS, or an SSH tunnel; or pass "
+                "--insecure-listen, where nothing but that proxy reaches the port");
+  }
+  PublicUrl url;
+  if (!options.public_url.empty()) {
+    const std::string problem = ParsePublicUrl(options.public_url, &url);
+    if (!problem.empty()) return Fail("--public-url is not a URL: " + problem);
+  }
+  if (!options.token_file.empty()) {
+    const std::string problem = CheckTokenFile(options.token_file);
+    if (!problem.empty()) {
+      return Fail(problem, "run openssl rand -hex 32 > FILE; chmod 600 FILE");
+    }
+  }
+  ConsoleServer server(options, url, signals.end_fd());
+  const int port = server.Listen(address);
+  if (port < 0) return Fail("cannot listen on " + options.listen, "choose another port");
+  std::printf("postbox console listening on http://%s:%d%s/\n",
+              address.host.find(':') == std::string::npos ? address.host.c_str()
+                                                          : ("[" + address.host + "]").c_str(),
+              port, url.prefix.c_str());
+  std::fflush(stdout);
+  while (signals.Wait(kLook) != puller::Signals::kEnd) {
+    server.EndOldSessions();
+    puller::LogSums();
+  }
+  server.Stop();
+  puller::LogSums(/*all=*/true);
+  puller::FinishLog();
+  if (puller::Connection::CallsLeft()) std::_Exit(0);
+  return 0;
+}
+
+}  // namespace postbox::cli
