@@ -47,6 +47,7 @@ WORLDS = {
     'SQLite': ['sqlite3.h'],
     'curl': ['curl/'],
     'httplib': ['httplib.h'],
+    'Prometheus': ['prometheus/'],
     'GoogleTest': ['gtest/', 'gmock/'],
     'valgrind': ['valgrind/'],
     'system': SYSTEM,
@@ -71,7 +72,7 @@ EMIT, APPLY = 'extension/emit', 'extension/apply'
 PUBLISHER, PUBLISHER_BASE, POLICY = 'worker/publisher', 'worker/publisher/base', 'worker/publisher/policy'
 STORED, SOURCE = 'worker/publisher/store', 'worker/publisher/source'
 DELIVERY = 'worker/publisher/delivery'
-WORKER_BASE, PULLER = 'worker/base', 'worker/puller'
+WORKER_BASE, PULLER, METRICS = 'worker/base', 'worker/puller', 'worker/metrics'
 PUBSUB, PUBLISH, PULL = 'worker/pubsub', 'worker/pubsub/publish', 'worker/pubsub/pull'
 CLIENT_AUTH, TRACES = 'worker/pubsub/auth', 'worker/pubsub/traces'
 EMULATOR, SCHEMA, STORE = 'worker/emulator', 'worker/emulator/schema', 'worker/emulator/store'
@@ -79,7 +80,7 @@ AUTH, BROKER = 'worker/emulator/auth', 'worker/emulator/broker'
 REQUEST_RULES, SUBSCRIPTION = 'worker/emulator/rules', 'worker/emulator/subscription'
 CLI_BASE, DOCTOR, ADMIN = 'worker/cli/base', 'worker/cli/doctor', 'worker/cli/admin'
 PROVISION, COMPLETION, AUDIT = 'worker/cli/provision', 'worker/cli/completion', 'worker/cli/audit'
-REBUILD, CONSOLE = 'worker/cli/rebuild', 'worker/cli/console'
+REBUILD, CONSOLE, METRICS_COMMAND = 'worker/cli/rebuild', 'worker/cli/console', 'worker/cli/metrics'
 
 # What both kinds of outbox are made of.
 OF_SOURCES = (DELIVERY, SOURCE, STORED, PUBLISHER_BASE, POLICY, BASE, TRUST, SHARED)
@@ -110,8 +111,9 @@ ROOMS = {
     TRACES: Room((PUBSUB, *PLAIN, PROTO), ('gRPC', 'abseil')),
     PUBLISH: Room((PUBSUB, CLIENT_AUTH, TRACES, *PLAIN, PROTO), ('gRPC', 'abseil', 'system')),
     PULL: Room((PUBSUB, CLIENT_AUTH, TRACES, *PLAIN, PROTO), ('gRPC', 'abseil')),
-    PULLER: Room((WORKER_BASE, CLIENT_AUTH, TRACES, PUBLISH, PULL, PROTO, *PLAIN),
-                 ('libpq', 'spdlog', 'json', 'system', 'systemd')),
+    METRICS: Room((), ('Prometheus', 'system')),
+    PULLER: Room((WORKER_BASE, METRICS, CLIENT_AUTH, TRACES, PUBLISH, PULL, PROTO, *PLAIN),
+                 ('libpq', 'spdlog', 'json', 'Prometheus', 'system', 'systemd')),
     STORE: Room((WORKER_BASE,), ('abseil', 'SQLite', 'system')),
     REQUEST_RULES: Room((PROTO,), ('gRPC', 'abseil')),
     SCHEMA: Room((REQUEST_RULES, PROTO, *PLAIN), ('gRPC', 'abseil', 'json')),
@@ -127,8 +129,10 @@ ROOMS = {
     AUDIT: Room((CLI_BASE, PULLER), ('json', 'system')),
     REBUILD: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'system')),
     CONSOLE: Room((CLI_BASE, PULLER, RULES), ('libpq', 'json', 'OpenSSL', 'httplib', 'system')),
+    METRICS_COMMAND: Room((CLI_BASE, METRICS, PULLER), ('gRPC', 'json', 'Prometheus', 'system')),
     COMPLETION: Room((), ('CLI11',)),
-    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, CONSOLE, COMPLETION, PULLER, EMULATOR), ('CLI11',)),
+    'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, CONSOLE, METRICS_COMMAND, COMPLETION,
+                        PULLER, METRICS, EMULATOR), ('CLI11',)),
 }
 # Benchmarks and tests include what they need, in any folder below these. No room includes them.
 WORKSHOPS = ('bench', 'tests')
@@ -139,8 +143,9 @@ MODULES = {
     'postbox.so': (*PLAIN, BASE, TRUST, SHARED, LIFECYCLE, REGISTRY, EMIT, APPLY),
     'postbox_worker.so': (*PLAIN, *OF_SOURCES, f'{SOURCE}/log', f'{SOURCE}/table', PUBLISHER, PUBSUB, CLIENT_AUTH,
                           TRACES, PUBLISH, PULL),
-    'postbox': (*PLAIN, WORKER_BASE, PUBSUB, CLIENT_AUTH, TRACES, PUBLISH, PULL, PULLER, REQUEST_RULES, SCHEMA, STORE,
-                SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, CONSOLE, COMPLETION, 'worker/cli'),
+    'postbox': (*PLAIN, WORKER_BASE, PUBSUB, CLIENT_AUTH, TRACES, PUBLISH, PULL, METRICS, PULLER, REQUEST_RULES, SCHEMA, STORE,
+                SUBSCRIPTION, AUTH, BROKER, EMULATOR, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, CONSOLE,
+                METRICS_COMMAND, COMPLETION, 'worker/cli'),
 }
 
 

@@ -53,6 +53,7 @@ need_module(LIBPQ libpq libpq-dev)
 need_module(SYSTEMD libsystemd libsystemd-dev)
 need_module(CURL libcurl libcurl4-openssl-dev)
 need_module(HTTPLIB cpp-httplib libcpp-httplib-dev)
+need_module(PROMETHEUS prometheus-cpp-core prometheus-cpp-dev)
 need_module(SQLITE sqlite3 libsqlite3-dev)
 # The compiler of protobuf as a library: Debian has its headers in a package of their own, and the code in libprotobuf.
 find_path(PROTOBUF_PARSER google/protobuf/compiler/parser.h)

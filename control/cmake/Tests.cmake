@@ -60,6 +60,7 @@ unit_test(base_test ROOMS worker/base LINK postbox_base)
 unit_test(pubsub_test ROOMS ${pubsub_rooms} LINK postbox_pubsub)
 unit_test(emulator_test ROOMS worker/emulator worker/emulator/rules worker/emulator/schema worker/emulator/store worker/emulator/subscription
           worker/emulator/auth worker/emulator/broker LINK postbox_emulator)
+unit_test(metrics_test ROOMS worker/metrics LINK postbox_metrics)
 unit_test(puller_test ROOMS worker/puller LINK postbox_puller)
 unit_test(provision_test ROOMS worker/cli/provision LINK postbox_provision)
 unit_test(audit_test ROOMS worker/cli/audit LINK postbox_audit)

@@ -113,7 +113,7 @@ subtest 'the watchdog hears nothing of a puller of which a thread is stuck' => s
 	my $puller = start_service(1, 'before_apply=hang', 'stuck_time=1000');
 	is_told($puller, qr/^READY=1$/, 1, 'ready');
 	emit($node, 'postgres', 5);
-	puller_says($puller, qr/no progress; the watchdog is no longer notified.*subscription=follower/, 'the log says which subscription it is');
+	puller_says($puller, qr{no progress; /livez fails, and the watchdog is no longer notified.*subscription=follower}, 'the log says which subscription it is');
 	my $before = told(qr/^WATCHDOG=1$/);
 	puller_says($puller, qr/(?:no progress.*\n(?s:.)*){4}/, 'time passes, and the main thread still looks');
 	is(told(qr/^WATCHDOG=1$/), $before, 'nothing is told from then on');

@@ -97,6 +97,13 @@ subtest 'within 12 s everything that can be asked names it' => sub {
 	unlike($told, qr/^WATCHDOG=TRIGGER/m, 'nobody is killed for it');
 };
 
+subtest 'the server says that it is stopped, to roles that it belongs to' => sub {
+	is($node->safe_psql('postgres', "SELECT postbox.session_is_stopped(pid => '$stopped')"), 't', 'it is stopped');
+	is($node->safe_psql('postgres', 'SELECT postbox.session_is_stopped(pg_backend_pid())'), 'f', 'the session that asks is not');
+	is($node->safe_psql('postgres', "CREATE ROLE stranger; SET ROLE stranger; SELECT postbox.session_is_stopped($stopped) IS NULL"), 't', 'another role learns nothing');
+	is($node->safe_psql('postgres', 'SELECT postbox.session_is_stopped(1) IS NULL'), 't', 'what is no session is not looked at');
+};
+
 subtest 'SIGTERM is answered, and the log says what did not answer' => sub {
 	stop_puller_within($puller, 2 + 4, 'at the end of the grace period');
 	like($puller->{output}, qr/ended without the answer of a session of the server.*subscription=follower.*backend=$stopped/, 'the log names the process');

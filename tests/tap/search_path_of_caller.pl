@@ -208,7 +208,7 @@ my @calls = (
 	q{SELECT postbox.create_subscription('follower', 'app.inbox', 'shop.order.events.follower')},
 	q{SELECT postbox.alter_subscription('follower', appliers => 2)},
 	q{SELECT postbox.pause_subscription('follower', 'why', '2999-01-01'), postbox.resume_subscription('follower')},
-	q{SELECT postbox.puller_endpoint()},
+	q{SELECT postbox.puller_endpoint(), postbox.session_is_stopped(0)},
 	q{SELECT postbox.inbox_apply('app.inbox', 'event-1', 'order.created', 'order', '1', 1, '{"total": 1}')},
 	q{SELECT postbox.inbox_apply('app.inbox', 'event-2', 'order.created', 'order', '1', 2, '{"total": {}}', on_error => 'reject')},
 	q{SELECT postbox.inbox_apply('app.inbox', ROW('event-3', 'order.deleted', 'order', '1', 3, '{}', '{}', NULL)::postbox.event)},

@@ -8,7 +8,9 @@
 #include "worker/cli/audit/audit.h"
 #include "worker/cli/console/console.h"
 #include "worker/cli/doctor/doctor.h"
+#include "worker/cli/metrics/metrics.h"
 #include "worker/cli/provision/provision.h"
+#include "worker/metrics/listen_address.h"
 
 namespace postbox::cli {
 namespace {
@@ -55,6 +57,25 @@ Command AddStatus(CLI::App* app) {
       "Example:\n"
       "  postbox status --dsn \"host=db dbname=shop user=shop_monitor\"");
   return {status, [options] { return RunStatus(*options); }};
+}
+
+Command AddMetrics(CLI::App* app) {
+  auto options = std::make_shared<MetricsOptions>();
+  CLI::App* metrics = app->add_subcommand(
+      "metrics", "Print the metrics of a database, or serve them to Prometheus");
+  metrics->add_option("--dsn", options->dsn, kDsnHelp);
+  metrics
+      ->add_option("--listen", options->listen,
+                   "Serve /metrics at this address until SIGTERM or SIGINT; :PORT is 127.0.0.1, "
+                   "and port 0 a free one (default: print them once)")
+      ->type_name("HOST:PORT")
+      ->check(ListenAddressCheck);
+  metrics->footer(
+      "The role needs to be a member of pg_monitor or postbox_operator. A scrape that fails is "
+      "answered with status 503 and the cause.\n\n"
+      "Example:\n"
+      "  postbox metrics --dsn \"host=db dbname=shop user=shop_monitor\" --listen 0.0.0.0:9465");
+  return {metrics, [options] { return RunMetrics(*options); }};
 }
 
 Command AddTop(CLI::App* app) {
@@ -369,11 +390,16 @@ void AddSnapshot(CLI::App* app, std::vector<Command>* commands) {
 
 }  // namespace
 
+std::string ListenAddressCheck(const std::string& text) {
+  if (metrics::ParseListenAddress(text)) return "";
+  return "\"" + text + "\" is not HOST:PORT, [ADDRESS]:PORT or :PORT";
+}
+
 std::vector<Command> AddAdminCommands(CLI::App* app) {
-  std::vector<Command> commands = {AddDoctor(app), AddStatus(app),        AddTop(app),
-                                   AddTopics(app), AddSubscriptions(app), AddPublish(app),
-                                   AddTail(app),   AddSeek(app),          AddProvision(app),
-                                   AddAudit(app),  AddConsole(app)};
+  std::vector<Command> commands = {AddDoctor(app),    AddStatus(app), AddTop(app),
+                                   AddMetrics(app),   AddTopics(app), AddSubscriptions(app),
+                                   AddPublish(app),   AddTail(app),   AddSeek(app),
+                                   AddProvision(app), AddAudit(app),  AddConsole(app)};
   AddSnapshot(app, &commands);
   return commands;
 }

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace postbox::cli {
@@ -18,6 +19,9 @@ inline constexpr char kEndpointHelp[] =
 inline constexpr char kProjectHelp[] =
     "Project that completes short names of topics and subscriptions (default: postbox.project_id "
     "of the database)";
+
+// What --http and --listen accept; the error that CLI11 shows, or nothing.
+std::string ListenAddressCheck(const std::string& text);
 
 struct Command {
   const CLI::App* app;

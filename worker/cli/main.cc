@@ -3,6 +3,7 @@
 //   postbox pull            the companion process: StreamingPull -> inbox_apply_batch -> ack
 //   postbox doctor          what is wrong with a set-up, why, and what to do
 //   postbox status, top     publications, subscriptions and workers on one screen
+//   postbox metrics         the metrics of a database, for Prometheus
 //   postbox topics, subscriptions, publish, tail, seek, snapshot
 //                           what an operator does with Pub/Sub itself
 //   postbox provision       topics, subscriptions, schemas and rights as a file describes them
@@ -181,7 +182,15 @@ CLI::App* AddPull(CLI::App* app, puller::PullOptions* options, cli::RebuildOptio
                    "4317. Only messages of sampled traces have spans. OTEL_SERVICE_NAME names the "
                    "service (default: no traces; postbox-puller)")
       ->envname("OTEL_EXPORTER_OTLP_ENDPOINT");
+  CLI::Option* http =
+      pull->add_option("--http", options->http,
+                       "Serve /metrics, /livez and /readyz over HTTP at this address; :PORT is "
+                       "127.0.0.1, 0.0.0.0:PORT and [::]:PORT are all addresses, and port 0 a free "
+                       "one (default: no server)")
+          ->type_name("HOST:PORT")
+          ->check(cli::ListenAddressCheck);
   AddRebuild(pull, options, rebuild);
+  http->excludes("--rebuild");
   pull->footer(
       "It opens one connection to the database for the configuration, one for each subscription, "
       "and, while there is work for them, up to one for each applier of a subscription (4 by "

@@ -8,11 +8,11 @@
 
 namespace postbox::puller {
 
-void ApplierPool::Start(const std::string& dsn) {
+void ApplierPool::Start() {
   for (int i = 0; i < config_.appliers; ++i) {
     Applier applier;
     applier.inbox = std::make_unique<DatabaseInboxClient>(
-        dsn, "postbox pull " + config_.name, config_.inbox, config_.event_type,
+        dsn_, "postbox pull " + config_.name, config_.inbox, config_.event_type,
         TransactionLimits{.statement_timeout = config_.statement_timeout,
                           .lock_timeout = config_.lock_timeout});
     shared_.queue->Join();
@@ -35,8 +35,10 @@ ApplyPolicy ApplierPool::Policy() const {
 }
 
 void ApplierPool::Run(DatabaseInboxClient* inbox) {
-  PacedInbox paced(config_.name, inbox, shared_.gate);
-  BatchApplier applier(Policy(), &paced, shared_.attempts, shared_.health, shared_.status);
+  PacedInbox paced(config_.name, inbox, shared_.gate,
+                   [inbox](bool waits) { waits ? inbox->Waits() : inbox->Progressed(); });
+  MeteredInbox metered(&paced, shared_.metrics);
+  BatchApplier applier(Policy(), &metered, shared_.attempts, shared_.health, shared_.status);
   WorkQueue::Applier self{inbox, &paced};
 
   while (auto task = shared_.queue->Next(&self, applier.limit())) {
@@ -55,7 +57,7 @@ void ApplierPool::Run(DatabaseInboxClient* inbox) {
         shared_.queue->ReportDone(self);
         break;
       case WorkQueue::Step::kApply:
-        Apply(std::move(task->batch), &applier, self);
+        Apply(std::move(task->batch), &applier, &metered, self);
         break;
       case WorkQueue::Step::kRetryParked:
         RetryParked(self, task->count);
@@ -66,10 +68,11 @@ void ApplierPool::Run(DatabaseInboxClient* inbox) {
   }
 }
 
-void ApplierPool::Apply(std::vector<Delivery> batch, BatchApplier* applier,
+void ApplierPool::Apply(std::vector<Delivery> batch, BatchApplier* applier, MeteredInbox* metered,
                         const WorkQueue::Applier& self) {
   Failpoint("before_apply");
   const auto begin = Clock::now();
+  metered->Taken(begin);
   const std::vector<Disposition> dispositions = applier->Apply(batch, begin);
   self.paced->Leave();
   shared_.queue->Wake();
@@ -92,7 +95,11 @@ void ApplierPool::RetryParked(const WorkQueue::Applier& self, bool count) {
     LogRepeated(step.error.empty() ? "events of a parked key applied" : "parked key failed again",
                 fields);
     const auto end = Clock::now();
-    if (step.applied > 0) shared_.status->Succeeded({.applied = step.applied}, end - begin, end);
+    if (step.applied > 0) {
+      const StatusNumbers numbers{.applied = step.applied};
+      shared_.status->Succeeded(numbers, end - begin, end);
+      shared_.metrics->Settled(numbers);
+    }
   }
   shared_.queue->RetryDone(self, step);
 }
@@ -136,9 +143,12 @@ std::optional<Unanswered> ApplierPool::OldestUnanswered() const {
   return oldest;
 }
 
-bool ApplierPool::AnyStuckSince(Clock::time_point time) const {
-  return std::any_of(appliers_.begin(), appliers_.end(),
-                     [&](const Applier& applier) { return applier.inbox->progressed_at() < time; });
+std::vector<ThreadSigns::Applier> ApplierPool::Signs() const {
+  std::vector<ThreadSigns::Applier> signs;
+  for (const Applier& applier : appliers_) {
+    signs.push_back({applier.inbox->progressed_at(), applier.inbox->asked()});
+  }
+  return signs;
 }
 
 std::vector<DatabaseInboxClient*> ApplierPool::Connected() const {

@@ -21,8 +21,11 @@
 #include "worker/puller/config.h"
 #include "worker/puller/consumer_health.h"
 #include "worker/puller/inbox_client.h"
+#include "worker/puller/liveness.h"
+#include "worker/puller/metered_inbox.h"
 #include "worker/puller/paced_inbox.h"
 #include "worker/puller/status_reporter.h"
+#include "worker/puller/subscription_metrics.h"
 #include "worker/puller/work_queue.h"
 
 namespace postbox::puller {
@@ -42,26 +45,27 @@ class ApplierPool {
     AttemptCounter* attempts;
     ConsumerHealth* health;
     PullStatus* status;
+    SubscriptionMetrics* metrics;
     StatusReporter* reporter;
   };
 
   // `config` outlives it.
-  ApplierPool(const SubscriptionConfig& config, Shared shared, OnApplied on_applied,
-              OnLetter on_letter)
+  ApplierPool(const SubscriptionConfig& config, std::string dsn, Shared shared,
+              OnApplied on_applied, OnLetter on_letter)
       : config_(config),
+        dsn_(std::move(dsn)),
         shared_(shared),
         on_applied_(std::move(on_applied)),
         on_letter_(std::move(on_letter)) {}
 
-  void Start(const std::string& dsn);
+  void Start();
   // After WorkQueue::ApplyHeld: cancels the statements that still run, and after `time` ends the
   // connections that do not answer. Returns when all threads have ended.
   void Stop(Clock::duration time);
 
   // The statement that has had no answer for longest.
   std::optional<Unanswered> OldestUnanswered() const;
-  // Some thread that does not wait for work has got no step further since then.
-  bool AnyStuckSince(Clock::time_point time) const;
+  std::vector<ThreadSigns::Applier> Signs() const;
   // After Stop: the sessions that have a connection.
   std::vector<DatabaseInboxClient*> Connected() const;
 
@@ -74,11 +78,13 @@ class ApplierPool {
   ApplyPolicy Policy() const;
   // The thread of an applier.
   void Run(DatabaseInboxClient* inbox);
-  void Apply(std::vector<Delivery> batch, BatchApplier* applier, const WorkQueue::Applier& self);
+  void Apply(std::vector<Delivery> batch, BatchApplier* applier, MeteredInbox* metered,
+             const WorkQueue::Applier& self);
   void RetryParked(const WorkQueue::Applier& self, bool count);
   void Abort(DatabaseInboxClient* inbox) const;
 
   const SubscriptionConfig& config_;
+  const std::string dsn_;
   const Shared shared_;
   const OnApplied on_applied_;
   const OnLetter on_letter_;

@@ -40,6 +40,7 @@ StatusNumbers CountOutcomes(const std::string& subscription, bool ordered,
       ++numbers.parked;
     } else {
       ++numbers.applied;
+      if (outcome == "ignored") ++numbers.ignored;
     }
   }
   return numbers;

@@ -18,6 +18,7 @@ TEST(BatchOutcomesTest, EachSettledEventIsCountedByItsOutcome) {
 
   StatusNumbers numbers = CountOutcomes("test", /*ordered=*/true, batch, dispositions);
   EXPECT_EQ(numbers.applied, 2);
+  EXPECT_EQ(numbers.ignored, 1);
   EXPECT_EQ(numbers.duplicates, 1);
   EXPECT_EQ(numbers.stale, 2);
   EXPECT_EQ(numbers.out_of_order, 1) << "only of a key";

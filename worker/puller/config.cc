@@ -1,6 +1,7 @@
 #include "worker/puller/config.h"
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -38,7 +39,9 @@ constexpr char kQuery[] = R"(
            CASE WHEN isfinite(s.lock_timeout)
                 THEN (extract(epoch FROM s.lock_timeout) * 1000)::bigint ELSE -1 END,
            coalesce(s.credential, ''), 'postbox.event'::regtype::oid,
-           s.max_parked_keys, s.max_parked_events, s.max_parked_bytes
+           s.max_parked_keys, s.max_parked_events, s.max_parked_bytes,
+           (SELECT json_object_agg(p.name, p.event_types || p.delete_types)::text
+              FROM postbox.projection p WHERE p.inbox = s.inbox)
       FROM postbox.subscription s
      -- That of a rebuild is pulled by the process of the rebuild, or by name.
      WHERE $1::text[] = '{}' AND NOT EXISTS (SELECT FROM postbox.projection p
@@ -182,6 +185,7 @@ std::string CompleteNames(const QueryResult& result, int row, const PullOptions&
 // Columns.
 constexpr int kPaused = 14;  // the reason; NULL unless it is paused
 constexpr int kCredential = 21;
+constexpr int kProjections = 26;  // an object: event types by the name of the projection
 
 std::string NoCredential(const std::string& name) {
   return "credential \"" + name + "\" does not exist; create it with postbox.create_credential()";
@@ -275,6 +279,10 @@ std::optional<Subscriptions> LoadConfig(Connection* connection, const PullOption
     SubscriptionConfig config;
     config.name = result.text(row, 0);
     found.insert(config.name);
+    if (!result.null(row, kProjections)) {
+      subscriptions.projections[config.name] =
+          nlohmann::json::parse(result.text(row, kProjections)).get<ProjectionTypes>();
+    }
     if (!result.null(row, kPaused)) {
       subscriptions.paused.emplace(config.name, result.text(row, kPaused));
       continue;

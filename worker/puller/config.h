@@ -17,6 +17,7 @@
 #include "worker/puller/database.h"
 #include "worker/puller/parked_retry.h"
 #include "worker/puller/pull.h"
+#include "worker/puller/subscription_metrics.h"
 
 namespace postbox::puller {
 
@@ -53,7 +54,8 @@ struct Subscriptions {
   std::map<std::string, SubscriptionConfig> good;
   // What is wrong with the row, and what to do about it. One wrong row stops no other subscription.
   std::map<std::string, std::string> wrong;
-  std::map<std::string, std::string> paused;  // with the reason
+  std::map<std::string, std::string> paused;           // with the reason
+  std::map<std::string, ProjectionTypes> projections;  // of each subscription that has some
 };
 
 // On failure returns nothing, and puts into `error` what is wrong and what to do about it. It fails

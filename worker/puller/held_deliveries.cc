@@ -12,6 +12,12 @@ namespace {
 // The most bytes that one transaction applies; its first event may be larger.
 constexpr size_t kMaxBatchBytes = 16 << 20;
 
+std::chrono::system_clock::time_point Oldest(const std::vector<Delivery>& batch) {
+  auto oldest = std::chrono::system_clock::time_point::max();
+  for (const Delivery& each : batch) oldest = std::min(oldest, each.message.publish_time);
+  return oldest;
+}
+
 }  // namespace
 
 HeldDeliveries::HeldDeliveries(const SubscriptionConfig& config, ConsumerHealth* health)
@@ -53,17 +59,29 @@ std::optional<HeldDeliveries::TimePoint> HeldDeliveries::NextSuspect() const {
 std::vector<Delivery> HeldDeliveries::Take(size_t limit, TimePoint now) {
   const auto suspect = NextSuspect();
   const auto ready = queues_.ready_since();
+  std::vector<Delivery> batch;
   if (suspect && (!ready || *suspect < *ready)) {
     ++suspects_;
-    return queues_.TakeSuspect();
+    batch = queues_.TakeSuspect();
+  } else {
+    batch_timer_.Begun(now);
+    batch = queues_.Take(limit, kMaxBatchBytes);
   }
-  batch_timer_.Begun(now);
-  return queues_.Take(limit, kMaxBatchBytes);
+  taken_.insert(Oldest(batch));
+  return batch;
+}
+
+std::optional<std::chrono::system_clock::time_point> HeldDeliveries::oldest() const {
+  auto oldest = taken_.empty() ? std::chrono::system_clock::time_point::max() : *taken_.begin();
+  for (const auto& [type, waiting] : Waiting()) oldest = std::min(oldest, waiting.oldest);
+  if (oldest == std::chrono::system_clock::time_point::max()) return std::nullopt;
+  return oldest;
 }
 
 std::vector<HeldDeliveries::Letter> HeldDeliveries::Return(
     const std::vector<Disposition>& dispositions, std::vector<Delivery>* batch, TimePoint now) {
   if (!batch->empty() && batch->front().suspect) --suspects_;
+  taken_.extract(Oldest(*batch));
   in_hand_ -= static_cast<size_t>(
       std::count_if(dispositions.begin(), dispositions.end(),
                     [](const Disposition& each) { return each.kind == Disposition::kSettled; }));
@@ -105,6 +123,7 @@ void HeldDeliveries::ReturnToQueue(const std::string& queue_key, std::vector<Del
                                    std::vector<Letter>* letters) {
   if (first.kind == Disposition::kDeadLetter) {
     // The others of the key wait for it in the queue, which stays busy.
+    taken_.insert(unsettled.front().message.publish_time);
     letters->push_back({.delivery = std::move(unsettled.front()), .failure = first.failure});
     unsettled.erase(unsettled.begin());
     queues_.PutBack(queue_key, std::move(unsettled));
@@ -181,6 +200,7 @@ HeldDeliveries::TimePoint HeldDeliveries::NextLook() const {
 
 std::optional<std::chrono::milliseconds> HeldDeliveries::LetterDone(Letter letter, TimePoint now) {
   --letters_;
+  taken_.extract(letter.delivery.message.publish_time);
   const std::string queue_key = letter.delivery.queue_key();
   if (letter.result == Letter::kPublished) {
     letter_backoff_.Reset();

@@ -27,6 +27,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -80,8 +81,9 @@ class HeldDeliveries {
   bool BeginGiveBack(TimePoint now);
   // The messages of the keys whose time has come, to be nacked in this order.
   std::vector<uint64_t> TakeSuspended(TimePoint now);
-  // How many messages are here, or are being applied.
+  // How many messages are here, or are being applied, and when the oldest of them was published.
   size_t in_hand() const { return in_hand_; }
+  std::optional<std::chrono::system_clock::time_point> oldest() const;
   auto Waiting() const { return queues_.Waiting(); }
   // All that waits, to be nacked.
   std::vector<uint64_t> Drain();
@@ -109,6 +111,8 @@ class HeldDeliveries {
   bool giving_back_ = false;  // since BeginGiveBack
   pubsub::Backoff letter_backoff_;
   size_t in_hand_ = 0;
+  // Of each batch that is being applied, and of each letter: when the oldest was published.
+  std::multiset<std::chrono::system_clock::time_point> taken_;
   // The queues of a suspended type; in both the next probe comes first.
   struct HeldType {
     std::deque<std::string> untried, tried;

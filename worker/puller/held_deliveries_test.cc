@@ -39,10 +39,15 @@ class HeldDeliveriesTest : public ::testing::Test {
     for (const std::string& key : keys) {
       Delivery& delivery = deliveries.emplace_back();
       delivery.message.handle = ++handle_;
+      delivery.message.publish_time = PublishTime(handle_);
       delivery.suspect = key.starts_with("!");
       delivery.message.ordering_key = Kept(key.substr(delivery.suspect ? 1 : 0));
     }
     return held_.Push(&deliveries, now_);
+  }
+  // A later message was published later.
+  static std::chrono::system_clock::time_point PublishTime(uint64_t handle) {
+    return std::chrono::system_clock::time_point(seconds(handle));
   }
   std::vector<uint64_t> Take(size_t limit = 100) {
     batch_ = held_.Take(limit, now_);
@@ -78,6 +83,23 @@ TEST_F(HeldDeliveriesTest, ABatchIsDueWhenItIsFullOrByTheTimerAndThenAnApplierIs
   EXPECT_EQ(held_.NextBatch(), now_) << "it is full";
   EXPECT_FALSE(Push({"e"}));
   EXPECT_TRUE(Push({"!f"}));
+}
+
+TEST_F(HeldDeliveriesTest, TheOldestMessageCountsWhereverItIs) {
+  EXPECT_EQ(held_.oldest(), std::nullopt);
+  Push({"a", "b", "c"});
+  EXPECT_EQ(held_.oldest(), PublishTime(1));
+  Take(2);
+  EXPECT_EQ(held_.oldest(), PublishTime(1)) << "it is being applied";
+  std::vector<HeldDeliveries::Letter> letters = Return({Kind::kDeadLetter, Kind::kSettled});
+  EXPECT_EQ(held_.oldest(), PublishTime(1)) << "it is on its way to the dead-letter topic";
+  letters[0].result = HeldDeliveries::Letter::kPublished;
+  held_.LetterDone(std::move(letters[0]), now_);
+  EXPECT_EQ(held_.oldest(), PublishTime(3));
+  Take();
+  Return({Kind::kSettled});
+  EXPECT_EQ(held_.oldest(), std::nullopt);
+  EXPECT_EQ(held_.in_hand(), 0U);
 }
 
 TEST_F(HeldDeliveriesTest, OneApplierIsLeftForWhatHasNotFailed) {

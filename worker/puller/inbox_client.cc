@@ -7,6 +7,7 @@
 
 #include "proto/rules/attributes.h"
 #include "worker/puller/event_array.h"
+#include "worker/puller/failpoint.h"
 #include "worker/puller/status_report.h"
 
 namespace postbox::puller {
@@ -99,6 +100,7 @@ std::optional<size_t> NamedEvent(std::string_view context,
 }
 
 bool DatabaseInboxClient::Connect(std::string* error) {
+  progressed_at_ = std::chrono::steady_clock::now() + Connection::kConnectTime;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     connection_.reset();
@@ -126,6 +128,7 @@ DatabaseInboxClient::Asking::Asking(DatabaseInboxClient* client) : client_(clien
 }
 
 DatabaseInboxClient::Asking::~Asking() {
+  client_->Progressed();
   const std::lock_guard<std::mutex> lock(client_->mutex_);
   client_->asked_.reset();
 }
@@ -151,7 +154,7 @@ QueryResult DatabaseInboxClient::Ask(const char* sql, const std::vector<Paramete
   const bool shorter = time && *time < limits_.statement_timeout;
   if (shorter) limits.answer_time = *time - limits_.statement_timeout;
   QueryResult result = connection_->Execute(sql, parameters, shorter ? &limits : nullptr);
-  Progressed();
+  Failpoint("after_answer");
   return result;
 }
 

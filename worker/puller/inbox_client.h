@@ -94,7 +94,8 @@ class DatabaseInboxClient : public InboxClient {
   ParkedStep RetryParked(bool count);
 
   // The thread that uses this has got a step further, or it has nothing to do and waits for work.
-  // Any thread may ask when that was; while it waits for work, that is in the future.
+  // Any thread may ask when that was; while it waits for work, that is in the future, and so is the
+  // time by which a connection is there, or is not.
   void Progressed() { progressed_at_ = std::chrono::steady_clock::now(); }
   void Waits() { progressed_at_ = std::chrono::steady_clock::time_point::max(); }
   std::chrono::steady_clock::time_point progressed_at() const { return progressed_at_; }

@@ -11,9 +11,16 @@ InboxResult PacedInbox::Apply(const std::vector<const Delivery*>& events,
   InboxResult result = inbox_->Apply(events, limit ? limit : time);
   const bool lost = !result.ok && Lost(result, limit);
   was_late_ = limit && result.took >= *limit;
-  if (lost && gate_->AwaitTurn(ticket_)) result = inbox_->Apply(events, time);
+  if (lost && AwaitTurn()) result = inbox_->Apply(events, time);
   if (result.ok) gate_->Committed(ticket_, events.size(), std::chrono::steady_clock::now());
   return result;
+}
+
+bool PacedInbox::AwaitTurn() {
+  if (on_turn_) on_turn_(true);
+  const bool turn = gate_->AwaitTurn(ticket_);
+  if (on_turn_) on_turn_(false);
+  return turn;
 }
 
 bool PacedInbox::Lost(const InboxResult& result, std::optional<std::chrono::milliseconds> limit) {

@@ -6,8 +6,10 @@
 #define POSTBOX_WORKER_PULLER_PACED_INBOX_H_
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/puller/apply_gate.h"
@@ -19,8 +21,13 @@ class PacedInbox : public InboxClient {
  public:
   using InboxClient::Apply;
 
-  PacedInbox(std::string subscription, InboxClient* inbox, ApplyGate* gate)
-      : subscription_(std::move(subscription)), inbox_(inbox), gate_(gate) {}
+  // `on_turn`, if given: the wait for a turn begins (true) or is over.
+  PacedInbox(std::string subscription, InboxClient* inbox, ApplyGate* gate,
+             std::function<void(bool waits)> on_turn = nullptr)
+      : subscription_(std::move(subscription)),
+        inbox_(inbox),
+        gate_(gate),
+        on_turn_(std::move(on_turn)) {}
 
   // Before and after a batch is applied.
   void Enter() { ticket_ = gate_->Enter(std::chrono::steady_clock::now()); }
@@ -34,12 +41,14 @@ class PacedInbox : public InboxClient {
   }
 
  private:
+  bool AwaitTurn();
   // Whether the transaction is to be tried alone.
   bool Lost(const InboxResult& result, std::optional<std::chrono::milliseconds> limit);
 
   const std::string subscription_;
   InboxClient* const inbox_;
   ApplyGate* const gate_;
+  const std::function<void(bool waits)> on_turn_;
   ApplyGate::Ticket ticket_;
   // The last transaction was late for its limit. The request to cancel it may come to the next one.
   bool was_late_ = false;

@@ -19,6 +19,7 @@
 #include "worker/puller/ending_runners.h"
 #include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
+#include "worker/puller/pull_watch.h"
 #include "worker/puller/runner.h"
 #include "worker/puller/service_manager.h"
 #include "worker/puller/signals.h"
@@ -44,6 +45,8 @@ constexpr std::chrono::seconds kLastReportTime{1};
 constexpr std::chrono::seconds kReconfigureGrace{4};
 // For the last spans.
 constexpr std::chrono::milliseconds kTraceFlushTime{500};
+// To connect: a database that cannot be reached is no thread that is stuck.
+constexpr std::chrono::seconds kConnectWait = Connection::kConnectTime;
 
 // The configuration can be read on a standby, too.
 constexpr TransactionLimits kReading{.read_only = true,
@@ -66,6 +69,13 @@ class Puller {
     LogInfo(
         "opens connections to the database: one for the configuration, one for each subscription, "
         "and up to one for each applier while there is work");
+    if (!options_.http.empty()) {
+      const std::string error = watch_.Serve(options_.http);
+      if (!error.empty()) {
+        LogError("cannot serve HTTP", {{"error", error}});
+        return 1;
+      }
+    }
     auto configs = LoadFirst();
     if (!configs) return exit_code_;
     if (configs->good.empty() && configs->wrong.empty() && configs->paused.empty())
@@ -87,6 +97,7 @@ class Puller {
     const auto give_up = Clock::now() + kFirstConnectLimit;
     while (true) {
       std::string error;
+      watch_.Turns(kConnectWait + ReadWait());
       connection_ =
           Connection::Open(options_.dsn, "postbox pull", kReading, signals_.end_fd(), &error);
       if (connection_) {
@@ -116,6 +127,8 @@ class Puller {
     if (signals_.end_at()) return false;
     const auto until = Clock::now() + TimeOf("reload_interval", kReloadInterval);
     while (Clock::now() < until) {
+      watch_.Turns();
+      Failpoint("main_loop");
       LogSums();
       SayDroppedSpans();
       StoreLateReports();
@@ -149,9 +162,8 @@ class Puller {
   void TellServiceManager() {
     size_t open = 0;
     size_t opening = 0;
-    bool stuck = false;
     std::string unanswered;
-    const bool alive_due = service_manager_.alive_due();
+    const bool alive = Watch();
     for (const auto& [name, runner] : runners_) {
       const PullStatus::Stream stream = runner->status()->stream();
       open += stream == PullStatus::Stream::kConnected ? 1 : 0;
@@ -159,9 +171,6 @@ class Puller {
       if (const auto oldest = runner->LookForAnswers()) {
         unanswered += SayUnanswered(name, *oldest);
       }
-      if (!alive_due || !runner->Stuck()) continue;
-      stuck = true;
-      LogRepeated("no progress; the watchdog is no longer notified", {{"subscription", name}});
     }
     const size_t all = runners_.size() + not_started_.size();
     const size_t paused = CountPaused();
@@ -170,7 +179,34 @@ class Puller {
                                 : std::to_string(open) + " of " + std::to_string(all) +
                                       " subscriptions streaming" + SayPaused(paused) + unanswered);
     if (all == paused || (open > 0 && opening == 0)) service_manager_.Ready();
-    if (alive_due && !stuck) service_manager_.Alive();
+    if (alive && service_manager_.alive_due()) service_manager_.Alive();
+  }
+
+  // Looks whether all threads get on, and what probes are told. Returns whether it is alive.
+  bool Watch() {
+    if (!watch_.serving() && !service_manager_.watching()) return true;
+    PullHealth::Lines stuck;
+    PullHealth::Lines not_ready;
+    bool any_ready = runners_.empty() && not_started_.size() == CountPaused();
+    bool opening = false;
+    for (const auto& [name, runner] : runners_) {
+      const std::string subject = "subscription \"" + name + "\": ";
+      Connection* const database = CanReport() ? connection_.get() : nullptr;
+      for (const std::string& reason : watch_.Stuck(name, runner->Signs(), database, kReportTime)) {
+        stuck.push_back(subject + reason);
+      }
+      const std::string reason = runner->NotReady();
+      if (!reason.empty()) not_ready.push_back(subject + reason);
+      any_ready = any_ready || reason.empty();
+      opening = opening || runner->status()->stream() == PullStatus::Stream::kConnecting;
+    }
+    // As for READY=1: what is refused, or tried again, holds up no other subscription.
+    if (any_ready && !opening) not_ready.clear();
+    if (!any_ready && not_ready.empty()) not_ready.emplace_back("no subscription could be started");
+    if (!CanReport()) not_ready.emplace_back("not connected to the database");
+    const bool alive = stuck.empty();
+    watch_.Found(std::move(stuck), std::move(not_ready));
+    return alive;
   }
 
   size_t CountPaused() const {
@@ -249,6 +285,7 @@ class Puller {
   // Nothing if the configuration cannot be read; then the runners stay as they are.
   std::optional<Subscriptions> Reload() {
     std::string error;
+    watch_.Turns(ReadWait() + (CanReport() ? Clock::duration::zero() : kConnectWait));
     if (!connection_ || !connection_->alive()) {
       connection_.reset();
       connection_ =
@@ -269,7 +306,12 @@ class Puller {
     return std::nullopt;
   }
 
+  static Clock::duration ReadWait() {
+    return TimeOf("read_time", kReadTime) + Connection::kCancelTime;
+  }
+
   void Reconcile(const Subscriptions& subscriptions) {
+    watch_.Turns(kReconfigureGrace);
     const std::map<std::string, SubscriptionConfig>& configs = subscriptions.good;
     std::map<std::string, std::shared_ptr<PullStatus>> statuses;  // of those that start again
     std::map<std::string, std::string> over_limit;                // which, of these
@@ -310,8 +352,9 @@ class Puller {
       if (runners_.contains(name)) continue;
       std::shared_ptr<PullStatus>& status = statuses[name];
       if (!status) status = std::make_shared<PullStatus>();
-      auto runner =
-          std::make_unique<Runner>(config, options_.dsn, status, &shares_, over_limit[name]);
+      auto runner = std::make_unique<Runner>(config, options_.dsn, status,
+                                             watch_.metrics()->Of(name, config.subscription),
+                                             &shares_, over_limit[name]);
       std::string error;
       if (runner->Start(&error)) {
         runners_.emplace(name, std::move(runner));
@@ -320,6 +363,7 @@ class Puller {
       }
     }
     NoteNotStarted(std::move(not_started));
+    NoteMetrics(subscriptions);
     SayConnections();
   }
 
@@ -345,6 +389,24 @@ class Puller {
       }
     }
     not_started_ = std::move(not_started);
+  }
+
+  // Those of subscriptions that do not run, or exist no more, and the projections of all.
+  void NoteMetrics(const Subscriptions& subscriptions) {
+    watch_.KeepOnly([this](const std::string& name) {
+      return runners_.contains(name) || not_started_.contains(name);
+    });
+    for (const auto& [name, entry] : not_started_) {
+      watch_.metrics()->Of(name, "")->SetLook(
+          [status = entry.status] { return SubscriptionGauges{.stream = status->stream()}; });
+    }
+    for (const auto& [name, runner] : runners_) {
+      const auto projections = subscriptions.projections.find(name);
+      watch_.metrics()
+          ->Of(name, runner->config().subscription)
+          ->SetProjections(projections == subscriptions.projections.end() ? ProjectionTypes()
+                                                                          : projections->second);
+    }
   }
 
   static void LogNotStarted(const std::string& name, const NotStarted& entry) {
@@ -390,9 +452,11 @@ class Puller {
 
   void Shutdown() {
     service_manager_.Stopping();
-    const auto end = signals_.end_at().value_or(Clock::now()) +
-                     std::chrono::seconds(options_.grace_period_seconds) -
+    const auto grace = std::chrono::seconds(options_.grace_period_seconds);
+    const auto end = signals_.end_at().value_or(Clock::now()) + grace -
                      (traces_ == nullptr ? std::chrono::milliseconds(0) : kTraceFlushTime);
+    watch_.Found({}, {"the process ends"});
+    watch_.Turns(grace);
     std::vector<std::unique_ptr<Runner>> others;
     for (auto& [name, runner] : runners_) others.push_back(std::move(runner));
     runners_.clear();
@@ -418,6 +482,7 @@ class Puller {
   std::map<std::string, NotStarted> not_started_;
   std::pair<size_t, size_t> needed_;  // connections, as SayConnections has said last
   int exit_code_ = 0;
+  PullWatch watch_;
 };
 
 // Null without an error: there are no traces.

@@ -22,6 +22,7 @@ struct PullOptions {
   std::map<std::string, std::string> credentials;
   int grace_period_seconds = 30;    // from the signal to the end of the process; 2 at least
   std::string log_format = "text";  // or "json"
+  std::string http;                 // where /metrics and probes are served; empty: nowhere
   // Where traces go (proto/rules/otlp_endpoint.h); empty: nowhere. RunPull makes `spans` of it.
   std::string otlp_endpoint;
   std::shared_ptr<pubsub::SpanSink> spans{};

@@ -113,6 +113,11 @@ PullStatus::Stream PullStatus::stream() const {
   return stream_;
 }
 
+bool PullStatus::retrying() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return retrying_since_.has_value();
+}
+
 PullStatus::TimePoint PullStatus::NextReport() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return timer_.Next();

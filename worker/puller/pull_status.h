@@ -34,6 +34,7 @@ struct Unanswered {
 struct StatusNumbers {
   int64_t running_for_ms = 0;
   int64_t applied = 0;
+  int64_t ignored = 0;  // of the applied ones: nothing takes their types
   int64_t duplicates = 0;
   int64_t stale = 0;
   int64_t out_of_order = 0;
@@ -98,6 +99,7 @@ class PullStatus {
   enum class Stream { kConnecting, kConnected, kReconnecting, kFailed, kPaused };
   void SetStreamState(Stream stream, const std::string& error, TimePoint now);
   Stream stream() const;
+  bool retrying() const;
 
   // When the next report is due.
   TimePoint NextReport() const;

@@ -1,5 +1,6 @@
 #include "worker/puller/runner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/puller/batch_outcomes.h"
@@ -8,19 +9,13 @@
 #include "worker/puller/process_spans.h"
 
 namespace postbox::puller {
-namespace {
-
-// How long a thread with work may show no progress, beside statement_timeout: more than it takes to
-// connect, or to wait for the end of a statement, its cancel and its ROLLBACK (database.h).
-constexpr std::chrono::seconds kStuckTime{150};
-
-}  // namespace
 
 Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status,
-               ConnectionShares* shares, const std::string& paused)
+               std::shared_ptr<SubscriptionMetrics> metrics, ConnectionShares* shares,
+               const std::string& paused)
     : config_(std::move(config)),
-      dsn_(std::move(dsn)),
       status_(std::move(status)),
+      metrics_(std::move(metrics)),
       parked_(
           config_.on_error == OnError::kParkKey ? std::optional(config_.most_parked) : std::nullopt,
           paused),
@@ -32,7 +27,7 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
       queue_(config_, shares, &gate_, &health_, status_.get(), &parked_,
              [this] { stream_.GiveBack([this] { return TakeSuspended(); }); }),
       stream_(
-          config_, status_.get(),
+          config_, status_.get(), metrics_.get(),
           [this](std::vector<pubsub::ReceivedMessage> messages) {
             OnMessages(std::move(messages));
           },
@@ -44,7 +39,8 @@ Runner::Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullS
           config_.dead_letter_topic, config_.subscription,
           [this](DeadLetterTopic::Letter letter) { OnDeadLetterResult(std::move(letter)); }),
       appliers_(
-          config_, {&queue_, &gate_, &attempts_, &health_, status_.get(), &reporter_},
+          config_, std::move(dsn),
+          {&queue_, &gate_, &attempts_, &health_, status_.get(), metrics_.get(), &reporter_},
           [this](const auto&... applied) { OnApplied(applied...); },
           [this](DeadLetterTopic::Letter letter) { dead_letter_topic_.Send(std::move(letter)); }) {}
 
@@ -55,12 +51,12 @@ bool Runner::Start(std::string* error) {
     LogWarn("subscription paused",
             {{"subscription", config_.name}, {"reason", parked_.paused_for()}});
     status_->SetStreamState(PullStatus::Stream::kPaused, parked_.paused_for(), Clock::now());
-    appliers_.Start(dsn_);
+    StartAppliers();
     return true;
   }
   if (!stream_.Open(error)) return false;
   // Last, because they ack over the stream. Messages that have arrived already wait in the queue.
-  appliers_.Start(dsn_);
+  StartAppliers();
   LogInfo("subscription started", {{"subscription", config_.name},
                                    {"pubsub_subscription", config_.subscription},
                                    {"inbox", config_.inbox_name},
@@ -68,14 +64,22 @@ bool Runner::Start(std::string* error) {
   return true;
 }
 
-// How long ago the oldest of them was published, by the clock of this machine.
-std::chrono::milliseconds Runner::AgeOfOldest(const std::vector<Delivery>& deliveries) {
+void Runner::StartAppliers() {
+  appliers_.Start();
+  metrics_->SetLook([this] { return Gauges(); });
+}
+
+void Runner::NoteReceived(const std::vector<Delivery>& deliveries) {
+  auto [oldest, newest] = std::minmax_element(
+      deliveries.begin(), deliveries.end(), [](const Delivery& one, const Delivery& other) {
+        return one.message.publish_time < other.message.publish_time;
+      });
+  metrics_->Received(deliveries.size(), newest->message.publish_time);
+  // By the clock of this machine.
   const auto now = std::chrono::system_clock::now();
-  auto oldest = now;
-  for (const Delivery& delivery : deliveries) {
-    oldest = std::min(oldest, delivery.message.publish_time);
-  }
-  return std::chrono::duration_cast<std::chrono::milliseconds>(now - oldest);
+  const auto age = now - std::min(now, oldest->message.publish_time);
+  status_->Received(deliveries.size(), std::chrono::duration_cast<std::chrono::milliseconds>(age),
+                    Clock::now());
 }
 
 void Runner::OnMessages(std::vector<pubsub::ReceivedMessage> messages) {
@@ -91,9 +95,8 @@ void Runner::OnMessages(std::vector<pubsub::ReceivedMessage> messages) {
     }
     delivery.suspect = attempts_.Known(delivery.message.message_id);
   }
-  const auto age = AgeOfOldest(deliveries);
+  NoteReceived(deliveries);
   queue_.Push(std::move(deliveries));
-  status_->Received(messages.size(), age, Clock::now());
 }
 
 std::vector<uint64_t> Runner::TakeSuspended() {
@@ -112,6 +115,7 @@ void Runner::OnApplied(const std::vector<Delivery>& batch,
     const StatusNumbers numbers =
         CountOutcomes(config_.name, stream_.ordered(), batch, dispositions);
     status_->Succeeded(numbers, took, Clock::now());
+    metrics_->Settled(numbers);
     parked_.Parked(numbers.parked, Clock::now());
   }
   LogApplied(config_.name, batch, dispositions, took);
@@ -128,6 +132,7 @@ void Runner::OnDeadLetterResult(DeadLetterTopic::Letter letter) {
     stream_.Ack({letter.delivery.message.handle});
     attempts_.Forget(letter.delivery.message.message_id);
     status_->GaveUp();
+    metrics_->Rejected();
   } else {
     fields["publish_error"] = letter.error;
   }
@@ -145,17 +150,42 @@ std::optional<Unanswered> Runner::LookForAnswers() {
   return oldest;
 }
 
-bool Runner::Stuck() {
-  const auto limit = TimeOf("stuck_time", kStuckTime);
-  if (parked_.paused_for().empty() && stream_.Silence() > limit) return true;
-  // Without a limit for statements a long one looks like a thread that is stuck.
-  if (config_.statement_timeout.count() == 0) return false;
-  return appliers_.AnyStuckSince(Clock::now() - limit - config_.statement_timeout);
+ThreadSigns Runner::Signs() {
+  ThreadSigns signs{.appliers = appliers_.Signs(), .statement_timeout = config_.statement_timeout};
+  if (parked_.paused_for().empty()) signs.stream_silence = stream_.Silence();
+  return signs;
+}
+
+std::string Runner::NotReady() {
+  if (!parked_.paused_for().empty()) return "";
+  if (status_->stream() != PullStatus::Stream::kConnected) return "not connected to Pub/Sub";
+  return queue_.Appliers().connections > 0 ? "" : "not connected to the database";
+}
+
+SubscriptionGauges Runner::Gauges() {
+  WorkQueue::Holding held = queue_.Held();
+  const WorkQueue::Crew crew = queue_.Appliers();
+  const auto late = Clock::now() - TimeOf("unanswered_time", kUnansweredTime);
+  int unanswered = 0;
+  for (const ThreadSigns::Applier& applier : appliers_.Signs()) {
+    if (applier.asked && applier.asked->since <= late) ++unanswered;
+  }
+  return {.stream = status_->stream(),
+          .retrying = status_->retrying(),
+          .in_hand = held.in_hand,
+          .oldest = held.oldest,
+          .waiting = std::move(held.waiting),
+          .suspended_types = health_.Suspensions().size(),
+          .connections = crew.connections,
+          .busy = crew.busy,
+          .idle = crew.idle,
+          .unanswered = unanswered};
 }
 
 void Runner::Finish(Clock::time_point end) {
   if (finished_) return;
   finished_ = true;
+  metrics_->SetLook(nullptr);
   EndBy(end);
   StopPulling();
   const EndTimes times = queue_.ApplyHeld();

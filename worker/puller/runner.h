@@ -31,9 +31,11 @@
 #include "worker/puller/connection_shares.h"
 #include "worker/puller/consumer_health.h"
 #include "worker/puller/dead_letter_topic.h"
+#include "worker/puller/liveness.h"
 #include "worker/puller/parked_retry.h"
 #include "worker/puller/pull_status.h"
 #include "worker/puller/status_reporter.h"
+#include "worker/puller/subscription_metrics.h"
 #include "worker/puller/subscription_stream.h"
 #include "worker/puller/work_queue.h"
 
@@ -43,11 +45,12 @@ class Runner {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `status`: that of an earlier runner of the subscription, or a new one. `shares`, of the
-  // process, outlives it. `paused`: it only retries what is parked, and receives nothing; the
-  // reason that OverLimit() of an earlier runner gave.
+  // `status` and `metrics`: those of an earlier runner of the subscription, or new ones. `shares`,
+  // of the process, outlives it. `paused`: it only retries what is parked, and receives nothing;
+  // the reason that OverLimit() of an earlier runner gave.
   Runner(SubscriptionConfig config, std::string dsn, std::shared_ptr<PullStatus> status,
-         ConnectionShares* shares, const std::string& paused);
+         std::shared_ptr<SubscriptionMetrics> metrics, ConnectionShares* shares,
+         const std::string& paused);
   ~Runner();  // Finish(now)
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -80,22 +83,27 @@ class Runner {
   bool report_left() const { return report_left_; }
   // Lets appliers that wait look again at what other subscriptions need.
   void LookAtShares() { queue_.Wake(); }
-  // Whether one of its threads has made no progress for longer than any wait of it may last. Asks
-  // the I/O thread for a sign, which the next call sees.
-  bool Stuck();
+  // What its threads have got done. Asks the I/O thread for a sign, which the next call sees.
+  ThreadSigns Signs();
+  // What keeps it from applying events now: it is not connected to the database, or to Pub/Sub.
+  // Empty if nothing does, or if it is paused.
+  std::string NotReady();
 
  private:
   void OnMessages(std::vector<pubsub::ReceivedMessage> messages);
-  static std::chrono::milliseconds AgeOfOldest(const std::vector<Delivery>& deliveries);
+  // One at least have come.
+  void NoteReceived(const std::vector<Delivery>& deliveries);
   // On the I/O thread.
   std::vector<uint64_t> TakeSuspended();
   void OnApplied(const std::vector<Delivery>& batch, const std::vector<Disposition>& dispositions,
                  Clock::duration took);
   void OnDeadLetterResult(DeadLetterTopic::Letter letter);
+  void StartAppliers();
+  SubscriptionGauges Gauges();
 
   const SubscriptionConfig config_;
-  const std::string dsn_;
   const std::shared_ptr<PullStatus> status_;
+  const std::shared_ptr<SubscriptionMetrics> metrics_;
   AttemptCounter attempts_;
   ParkedRetry parked_;
   ApplyGate gate_;

@@ -52,6 +52,7 @@ pubsub::SubscriberCallbacks SubscriptionStream::Callbacks() {
     SetState(PullStatus::Stream::kFailed, text);
     failed_ = true;
   };
+  callbacks.on_call = [this](const pubsub::CallReport& call) { metrics_->Called(call); };
   return callbacks;
 }
 
@@ -78,12 +79,15 @@ void SubscriptionStream::Stop(Clock::duration timeout) {
 }
 
 SubscriptionStream::Clock::duration SubscriptionStream::Silence() {
-  const auto silence = Clock::now() - progressed_at_.load();
+  // What waits for an answer does not become more.
+  const bool waits = asked_.exchange(true);
+  if (waits) return Clock::now() - progressed_at_.load();
   GiveBack([this] {
     progressed_at_ = Clock::now();
+    asked_ = false;
     return std::vector<uint64_t>();
   });
-  return silence;
+  return Clock::duration::zero();
 }
 
 }  // namespace postbox::puller

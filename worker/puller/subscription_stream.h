@@ -18,6 +18,7 @@
 #include "worker/pubsub/pull/subscriber.h"
 #include "worker/puller/config.h"
 #include "worker/puller/pull_status.h"
+#include "worker/puller/subscription_metrics.h"
 
 namespace postbox::puller {
 
@@ -26,11 +27,13 @@ class SubscriptionStream {
   using Clock = std::chrono::steady_clock;
   using OnMessages = std::function<void(std::vector<pubsub::ReceivedMessage>)>;
 
-  // `config` and `status` outlive it. `on_change`: the status has changed.
-  SubscriptionStream(const SubscriptionConfig& config, PullStatus* status, OnMessages on_messages,
+  // `config`, `status` and `metrics` outlive it. `on_change`: the status has changed.
+  SubscriptionStream(const SubscriptionConfig& config, PullStatus* status,
+                     SubscriptionMetrics* metrics, OnMessages on_messages,
                      std::function<void()> on_change)
       : config_(config),
         status_(status),
+        metrics_(metrics),
         on_messages_(std::move(on_messages)),
         on_change_(std::move(on_change)) {}
 
@@ -56,12 +59,14 @@ class SubscriptionStream {
 
   const SubscriptionConfig& config_;
   PullStatus* const status_;
+  SubscriptionMetrics* const metrics_;
   const OnMessages on_messages_;
   const std::function<void()> on_change_;
   std::unique_ptr<pubsub::Subscriber> subscriber_;
   std::atomic<bool> ordered_ = false;
   std::atomic<bool> failed_ = false;
   std::atomic<Clock::time_point> progressed_at_ = Clock::now();
+  std::atomic<bool> asked_ = false;  // for a sign, and it has not come
 };
 
 }  // namespace postbox::puller

@@ -49,7 +49,13 @@ std::vector<uint64_t> WorkQueue::Drain() {
 
 WorkQueue::Holding WorkQueue::Held() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return {held_.in_hand(), held_.Waiting()};
+  return {held_.in_hand(), held_.Waiting(), held_.oldest()};
+}
+
+WorkQueue::Crew WorkQueue::Appliers() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int busy = schedule_.busy();
+  return {.connections = schedule_.connections(), .busy = busy, .idle = schedule_.running() - busy};
 }
 
 void WorkQueue::Join() {

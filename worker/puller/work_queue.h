@@ -75,8 +75,16 @@ class WorkQueue {
   struct Holding {
     size_t in_hand = 0;
     std::map<std::string, WaitingEvents, std::less<>> waiting;
+    std::optional<std::chrono::system_clock::time_point> oldest;
   };
   Holding Held();
+  // What its appliers do.
+  struct Crew {
+    int connections = 0;
+    int busy = 0;
+    int idle = 0;
+  };
+  Crew Appliers();
 
   // An applier begins; before its thread is started.
   void Join();

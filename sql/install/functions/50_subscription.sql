@@ -145,3 +145,8 @@ CREATE OR REPLACE FUNCTION postbox.puller_endpoint() RETURNS text
     LANGUAGE C STABLE AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.puller_endpoint() IS
     'Internal: the value of postbox.endpoint, for `postbox pull`; for roles with INSERT on the inbox of a subscription, and members of pg_read_all_settings.';
+
+CREATE OR REPLACE FUNCTION postbox.session_is_stopped(pid integer) RETURNS boolean
+    LANGUAGE C VOLATILE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.session_is_stopped(integer) IS
+    'Internal: whether the process of a session is stopped, for `postbox pull`; NULL unless it is a session of a role that the caller belongs to, or where the system cannot say.';

@@ -114,6 +114,7 @@ INSERT INTO attempts (what, statement) VALUES
     ('resume_subscription', $$SELECT postbox.resume_subscription('follower')$$),
     ('drop_subscription', $$SELECT postbox.drop_subscription('follower')$$),
     ('puller_endpoint', $$SELECT postbox.puller_endpoint()$$),
+    ('session_is_stopped', $$SELECT postbox.session_is_stopped(0)$$),
     ('create_credential', $$SELECT postbox.create_credential('mine', 'metadata')$$),
     ('alter_credential', $$SELECT postbox.alter_credential('usual', 'metadata')$$),
     ('grant_credential', $$SELECT postbox.grant_credential('usual', 'regress_public')$$),

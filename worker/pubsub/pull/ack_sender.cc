@@ -23,12 +23,18 @@ constexpr int kModifyAttempts = 3;
 constexpr char kAcknowledgeMethod[] = "/google.pubsub.v1.Subscriber/Acknowledge";
 constexpr char kModifyMethod[] = "/google.pubsub.v1.Subscriber/ModifyAckDeadline";
 
+CallReport::Kind KindOf(const AckRequest& request) {
+  if (request.is_ack()) return CallReport::Kind::kAck;
+  return request.deadline_seconds == 0 ? CallReport::Kind::kNack : CallReport::Kind::kModack;
+}
+
 }  // namespace
 
 struct AckSender::Call {
   std::unique_ptr<grpc::ClientContext> context;  // null: waits for a token
   std::string authorization;
   bool repeated = false;
+  EventLoop::Clock::time_point begun = EventLoop::Clock::now();
   AckRequest request;
   std::vector<SpanLink> links;  // of its span; none: it has no span
   std::int64_t begun = 0;       // SpanTime()
@@ -108,6 +114,8 @@ void AckSender::OnAnswer(const std::shared_ptr<Call>& call) {
   calls_.erase(call);
   if (!call->links.empty()) AddSpan(call.get());
   AckRequest& request = call->request;
+  callbacks_.on_call(
+      {KindOf(request), call->status.error_code(), EventLoop::Clock::now() - call->begun});
   batcher_.Finished(request, EventLoop::Clock::now());
   const auto results = AckResults(call->status, request.entries);
   std::vector<AckEntry> again;

@@ -21,6 +21,7 @@
 #include "worker/pubsub/event_loop.h"
 #include "worker/pubsub/pull/ack_batcher.h"
 #include "worker/pubsub/pull/ack_results.h"
+#include "worker/pubsub/pull/subscriber.h"
 #include "worker/pubsub/traces/span.h"
 
 namespace postbox::pubsub {
@@ -48,6 +49,8 @@ class AckSender {
     std::function<void(const std::string& error)> on_failure;
     // All entries of a request are done, or are tried again.
     std::function<void()> on_answered;
+    // A call is over, whatever its code.
+    std::function<void(const CallReport&)> on_call;
   };
 
   // `authorizer` lives for longer.

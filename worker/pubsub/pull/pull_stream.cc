@@ -43,6 +43,7 @@ struct PullStream::Call {
   bool ping_due = false;  // as soon as nothing is being written
   bool stalled = false;
   std::string unreadable;  // why a response could not be parsed
+  Clock::time_point begun = Clock::now();
   Clock::time_point read_started;
   EventLoop::TimerId ping_timer;
   EventLoop::TimerId stall_timer;
@@ -119,6 +120,9 @@ void PullStream::OnRead(const std::shared_ptr<Call>& call, bool ok) {
     call->context.TryCancel();
     return End(call);
   }
+  if (!response->messages.empty()) {
+    callbacks_.on_call({CallReport::Kind::kReceive, kOk, Clock::now() - call->read_started});
+  }
   const bool first = !call->answered;
   call->answered = true;
   if (first) {
@@ -149,10 +153,12 @@ void PullStream::OnFinished(const std::shared_ptr<Call>& call) {
   loop_->Cancel(call->stall_timer);
   loop_->Cancel(call->drain_timer);
   call_.reset();
+  const int code = call->status.error_code();
+  callbacks_.on_call({CallReport::Kind::kStream, call->stalled ? int{kUnavailable} : code,
+                      Clock::now() - call->begun});
   if (closing_) return;
   if (call->stalled) return Fail(kUnavailable, "the stream did not answer a ping");
   if (!call->unreadable.empty()) return Fail(kInternal, call->unreadable);
-  const int code = call->status.error_code();
   const std::string message =
       code == kOk ? "the server ended the stream" : call->status.error_message();
   const bool refused = options_.authorizer->Refused(call->authorization, code, message);

@@ -57,6 +57,8 @@ class PullStream {
     std::function<void(PullResponse, bool first)> on_response;
     std::function<void(const std::string& error)> on_failure;
     std::function<void(const std::string& error)> on_fatal;
+    // Messages have come, or a call has ended.
+    std::function<void(const CallReport&)> on_call;
   };
 
   PullStream(EventLoop* loop, Stub* stub, Options options, Callbacks callbacks);

@@ -60,6 +60,9 @@ class SubscriberCore {
   void StartStream();
   void StartAcks(std::unique_ptr<AckSender::Stub> stub);
   void OnResponse(PullResponse response, bool first);
+  void Report(const CallReport& call) {
+    if (callbacks_.on_call) callbacks_.on_call(call);
+  }
   void HandOn();
   std::optional<SpanLink> LinkOf(uint64_t handle) const;
   void AddReceiveSpan(const std::vector<ReceivedMessage>& messages) const;
@@ -118,6 +121,7 @@ void SubscriberCore::StartAcks(std::unique_ptr<AckSender::Stub> stub) {
     if (callbacks_.on_ack_failure) callbacks_.on_ack_failure(text);
   };
   callbacks.on_answered = [this] { HandOn(); };
+  callbacks.on_call = [this](const CallReport& call) { Report(call); };
   const auto outstanding = std::max<int64_t>(options_.max_outstanding_messages, 1);
   acks_ = std::make_unique<AckSender>(
       loop_, authorizer_.get(), std::move(stub),
@@ -149,6 +153,7 @@ void SubscriberCore::StartStream() {
   callbacks.on_fatal = [this](const std::string& text) {
     if (callbacks_.on_fatal) callbacks_.on_fatal(text);
   };
+  callbacks.on_call = [this](const CallReport& call) { Report(call); };
   stream_ = std::make_unique<PullStream>(loop_, stream_stub_.get(), std::move(stream),
                                          std::move(callbacks));
   stream_->Start();

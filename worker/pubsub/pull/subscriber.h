@@ -59,6 +59,20 @@ enum class Settlement {
   kFailed,  // the service did not take it; the message may be delivered again
 };
 
+// One exchange with the service is over.
+struct CallReport {
+  enum class Kind {
+    kReceive,  // the wait for the next messages of the stream
+    kStream,   // a stream: how long it has lasted
+    kAck,
+    kNack,
+    kModack,  // leases were extended
+  };
+  Kind kind;
+  int code;  // of gRPC
+  std::chrono::steady_clock::duration took;
+};
+
 struct SubscriberOptions {
   Endpoint endpoint{};
   CredentialSpec credential{};  // not looked at if the endpoint is plain text
@@ -85,6 +99,7 @@ struct SubscriberCallbacks {
   std::function<void(const std::string& error)> on_ack_failure;
   // The stream ended and will not be opened again. `error` has the form '<CODE>: text'.
   std::function<void(const std::string& error)> on_fatal;
+  std::function<void(const CallReport&)> on_call;
 };
 
 class Subscriber {

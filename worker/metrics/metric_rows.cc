@@ -1,0 +1,104 @@
+#include "worker/metrics/metric_rows.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+namespace postbox::metrics {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+MetricType TypeOf(const std::string& type) {
+  if (type == "counter") return MetricType::Counter;
+  if (type == "gauge") return MetricType::Gauge;
+  if (type == "histogram") return MetricType::Histogram;
+  return MetricType::Untyped;
+}
+
+// The name of the family of a row of a histogram, and what the row is of it: bucket, sum or count.
+std::pair<std::string, std::string> SplitName(const std::string& name) {
+  const size_t dash = name.rfind('_');
+  if (dash == std::string::npos) return {name, ""};
+  return {name.substr(0, dash), name.substr(dash + 1)};
+}
+
+ClientMetric* MetricOf(MetricFamily* family, const std::map<std::string, std::string>& labels) {
+  std::vector<ClientMetric::Label> wanted;
+  for (const auto& [name, value] : labels) wanted.push_back({name, value});
+  for (ClientMetric& metric : family->metric) {
+    if (metric.label == wanted) return &metric;
+  }
+  family->metric.emplace_back().label = std::move(wanted);
+  return &family->metric.back();
+}
+
+void AddToHistogram(const MetricRow& row, std::string_view part, MetricFamily* family) {
+  std::map<std::string, std::string> labels = row.labels;
+  const auto bound = labels.extract("le");
+  ClientMetric::Histogram* const histogram = &MetricOf(family, labels)->histogram;
+  if (part == "sum") {
+    histogram->sample_sum = row.value;
+  } else if (part == "count") {
+    histogram->sample_count = static_cast<std::uint64_t>(row.value);
+  } else if (!bound.empty()) {
+    // strtod knows +Inf, too.
+    histogram->bucket.push_back({.cumulative_count = static_cast<std::uint64_t>(row.value),
+                                 .upper_bound = std::strtod(bound.mapped().c_str(), nullptr)});
+  }
+}
+
+void Add(const MetricRow& row, ClientMetric* metric) {
+  switch (TypeOf(row.type)) {
+    case MetricType::Counter:
+      metric->counter.value = row.value;
+      break;
+    case MetricType::Gauge:
+      metric->gauge.value = row.value;
+      break;
+    default:
+      metric->untyped.value = row.value;
+  }
+}
+
+void SortBuckets(MetricFamily* family) {
+  for (ClientMetric& metric : family->metric) {
+    std::sort(
+        metric.histogram.bucket.begin(), metric.histogram.bucket.end(),
+        [](const auto& one, const auto& other) { return one.upper_bound < other.upper_bound; });
+  }
+}
+
+}  // namespace
+
+std::vector<MetricFamily> FamiliesOf(const std::vector<MetricRow>& rows) {
+  std::vector<MetricFamily> families;
+  std::map<std::string, size_t> known;
+  for (const MetricRow& row : rows) {
+    const bool histogram = TypeOf(row.type) == MetricType::Histogram;
+    const auto [family_name, part] =
+        histogram ? SplitName(row.name) : std::pair(row.name, std::string());
+    const auto [at, is_new] = known.try_emplace(family_name, families.size());
+    if (is_new) families.push_back({family_name, row.help, TypeOf(row.type), {}});
+    MetricFamily* const family = &families[at->second];
+    if (histogram) {
+      AddToHistogram(row, part, family);
+    } else {
+      Add(row, MetricOf(family, row.labels));
+    }
+  }
+  for (MetricFamily& family : families) SortBuckets(&family);
+  return families;
+}
+
+std::string MetricsText(const std::vector<MetricFamily>& families) {
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace postbox::metrics
