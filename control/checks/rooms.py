@@ -90,7 +90,7 @@ ROOMS = {
     OWN_RULES: Room(),
     BASE: Room((), ('server',)),
     TRUST: Room((BASE,), ('server',)),
-    SHARED: Room((TRUST, BASE), ('server',)),
+    SHARED: Room((TRUST, BASE, OWN_RULES), ('server',)),
     LIFECYCLE: Room((SHARED, TRUST, BASE, *PLAIN), ('server',)),
     REGISTRY: Room((LIFECYCLE, SHARED, TRUST, BASE, *PLAIN), ('server',)),
     EMIT: Room((REGISTRY, LIFECYCLE, SHARED, TRUST, BASE, *PLAIN), ('server',)),

@@ -27,7 +27,8 @@ install(TARGETS postbox RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT to
 set(POSTBOX_UNIT_DIR lib/systemd/system CACHE STRING "Where units of systemd are installed")
 configure_file(${CMAKE_SOURCE_DIR}/control/systemd/postbox-pull.service.in ${CMAKE_BINARY_DIR}/postbox-pull@.service @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/postbox-pull@.service DESTINATION ${POSTBOX_UNIT_DIR} COMPONENT tools)
-install(FILES ${CMAKE_SOURCE_DIR}/control/systemd/pull.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT tools)
+install(FILES ${CMAKE_SOURCE_DIR}/control/systemd/pull.conf ${CMAKE_SOURCE_DIR}/control/exporters/postgres-exporter.yml
+              ${CMAKE_SOURCE_DIR}/control/exporters/sql-exporter.yml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT tools)
 
 # Where each shell looks for what completes a command. Debian's zsh has a directory of its own for packages.
 set(POSTBOX_ZSH_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions CACHE STRING "Where completion functions of zsh are installed")

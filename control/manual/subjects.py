@@ -32,7 +32,7 @@ SUBJECTS = {
     "credential.md": Subject("Credentials", "Named identities under which Postbox calls Pub/Sub.", (
         "create_credential", "alter_credential", "drop_credential", "grant_credential", "revoke_credential")),
     "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (
-        "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "expired_event", "backfill_status", "rebuild_status", "workers", "credential_status", "inbox_problem",
+        "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "expired_event", "backfill_status", "rebuild_status", "workers", "metrics", "credential_status", "inbox_problem",
         "projection_status", "subscription_status", "dead_letter", "parked_key", "discarded_event",
         "record_audit", "audit", "console_action")),
     "tables.md": Subject("Tables", "The configuration and the state of Postbox. Functions change these tables; every role may read them, unless the table says otherwise.", (

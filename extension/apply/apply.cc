@@ -9,6 +9,7 @@
 #include "extension/base/message_bytes.h"
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
+#include "extension/lifecycle/commit_counts.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/rules/sqlstate_class.h"
 #include "extension/trust/operator_role.h"
@@ -291,9 +292,25 @@ std::vector<Outcome> ApplyEvents(ApplySession& session, std::vector<InboxEvent>&
 
 namespace {
 
-Datum ResultOfOne(ApplySession& session, InboxEvent event, OnError on_error) {
+static_assert(kMetricOutcomes == kOutcomes);
+
+// As ApplyEvents, and counts them when the transaction commits.
+std::vector<Outcome> ApplyCounted(ApplySession& session, Oid inbox, std::vector<InboxEvent>& events,
+                                  OnError on_error) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<Outcome> outcomes = ApplyEvents(session, events, on_error);
+  if (outcomes.empty()) return outcomes;
+  const auto took = std::chrono::steady_clock::now() - begin;
+  OutcomeCounts* counts = CountApplyAtCommit(
+      inbox, std::chrono::duration_cast<std::chrono::microseconds>(took).count());
+  if (counts == nullptr) return outcomes;
+  for (const Outcome outcome : outcomes) ++(*counts)[static_cast<size_t>(outcome)];
+  return outcomes;
+}
+
+Datum ResultOfOne(ApplySession& session, Oid inbox, InboxEvent event, OnError on_error) {
   std::vector<InboxEvent> events{event};
-  return session.outcome(ApplyEvents(session, events, on_error)[0]);
+  return session.outcome(ApplyCounted(session, inbox, events, on_error)[0]);
 }
 
 NullableDatum GivenPayload(FunctionCallInfo fcinfo) {
@@ -313,7 +330,7 @@ Datum ApplyFields(FunctionCallInfo fcinfo, const NullableDatum& payload) {
     event.nulls[i] = field.isnull;
   }
   Pg([&] { FinishEvent(&event); });
-  return ResultOfOne(session, event, on_error);
+  return ResultOfOne(session, relation, event, on_error);
 }
 
 // What a driver gives for bytes without their type would be applied as something else.
@@ -337,7 +354,7 @@ POSTBOX_FUNCTION(inbox_apply) {
     const OnError on_error = OnErrorArgument(fcinfo, 2);
     ApplySession session(relation);
     const InboxEvent event = Pg([&] { return EventOfComposite(composite); });
-    return ResultOfOne(session, event, on_error);
+    return ResultOfOne(session, relation, event, on_error);
   });
 }
 
@@ -397,7 +414,7 @@ POSTBOX_FUNCTION(inbox_apply_batch) {
         }
         events[i] = Pg([&] { return EventOfComposite(elements.values[i]); });
       }
-      for (const Outcome outcome : ApplyEvents(session, events, on_error)) {
+      for (const Outcome outcome : ApplyCounted(session, relation, events, on_error)) {
         results.push_back(session.outcome(outcome));
       }
       outcome_type = session.outcome_type();

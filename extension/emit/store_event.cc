@@ -6,6 +6,7 @@
 #include "extension/emit/replicated.h"
 #include "extension/emit/stamp.h"
 #include "extension/emit/version_counter.h"
+#include "extension/lifecycle/commit_counts.h"
 #include "extension/lifecycle/shortage.h"
 #include "extension/lifecycle/wakeup.h"
 #include "extension/registry/log_relations.h"
@@ -345,6 +346,7 @@ Receipt StoreEvent(Outbox* outbox, const EmittedEvent& event) {
   Insert(outbox, event, seq, version);
   WarnIfUnserved(facts.relation);
   RequestPublishersAtCommit(facts.relation);
+  CountEmittedAtCommit(facts.relation, 1);
   return Receipt{*event.id, version};
 }
 
@@ -376,6 +378,7 @@ bool StoreEvents(Outbox* outbox, const EmittedEvent& common, std::span<const Cha
   tables.Close();
   WarnIfUnserved(facts.relation);
   RequestPublishersAtCommit(facts.relation);
+  CountEmittedAtCommit(facts.relation, changes.size());
   return true;
 }
 
@@ -415,6 +418,7 @@ void StoreCountedEvents(Outbox* outbox, const EmittedEvent& common, std::span<co
   }
   WarnIfUnserved(facts.relation);
   RequestPublishersAtCommit(facts.relation);
+  CountEmittedAtCommit(facts.relation, changes.size());
 }
 
 void SetChange(EmittedEvent* event, const Change& change) {

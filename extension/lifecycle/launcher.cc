@@ -7,6 +7,7 @@
 #include "extension/lifecycle/worker_slots.h"
 #include "extension/rules/backoff.h"
 #include "extension/rules/turns.h"
+#include "extension/shared/metrics.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
 #include "extension/shared/time_scale.h"
@@ -177,6 +178,7 @@ void Launcher::ReadDatabases() {
     database.listed = true;
     database.name = std::move(found.name);
   }
+  ForgetMetricsOf([&](Oid oid) { return !databases_.contains(oid) || !databases_[oid].listed; });
   reread_ = false;
   next_read_ = Clock::now() + Scaled(kRescanInterval);
 }

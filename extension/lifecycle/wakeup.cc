@@ -2,6 +2,7 @@
 
 #include "extension/base/arguments.h"
 #include "extension/base/guard.h"
+#include "extension/lifecycle/commit_counts.h"
 
 extern "C" {
 #include <access/xlog.h>
@@ -195,6 +196,7 @@ POSTBOX_FUNCTION(configuration_changed) {
             [&] { return postbox::FindConfigRelations().Has(trigger->tg_relation->rd_id); })) {
       postbox::ConfigChangedAtCommit();
     }
+    postbox::ForgetDeletedAtCommit(*trigger);
     return Datum{0};
   });
 }

@@ -2,6 +2,8 @@
 
 #include <csignal>
 
+#include "extension/shared/metrics.h"
+
 extern "C" {
 #include <common/hashfn.h>
 }
@@ -53,8 +55,9 @@ LWLock* SharedStateLock() {
 }
 
 void RequestSharedState() {
-  RequestAddinShmemSpace(MAXALIGN(sizeof(SharedState)));
-  RequestNamedLWLockTranche(kName, 1);
+  RequestAddinShmemSpace(MAXALIGN(sizeof(SharedState)) + MetricsSize());
+  // The second one is that of the metrics.
+  RequestNamedLWLockTranche(kName, 2);
 }
 
 void CreateOrFindSharedState() {
@@ -90,13 +93,15 @@ void CreateOrFindSharedState() {
       worker.state = SlotState::kFree;
     }
   }
+  // Memory of another release may have none.
+  if (memory->layout == kSharedStateLayout) CreateOrFindMetrics();
   LWLockRelease(AddinShmemInitLock);
   state = memory;
 }
 
 void AttachSharedState() {
   CreateOrFindSharedState();
-  if (state->layout != kSharedStateLayout) {
+  if (state->layout != kSharedStateLayout || !MetricsFit()) {
     ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                     errmsg("the running server has loaded another release of postbox"),
                     errhint("Restart the server to finish the upgrade.")));

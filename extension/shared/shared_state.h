@@ -54,7 +54,7 @@ inline constexpr int kWorkMarks = 128;
 // postbox.so (an upgrade without a restart) says so instead of misreading the memory. A macro,
 // because the test of that builds a worker of another release.
 #ifndef POSTBOX_SHARED_STATE_LAYOUT
-#define POSTBOX_SHARED_STATE_LAYOUT 10
+#define POSTBOX_SHARED_STATE_LAYOUT 11
 #endif
 inline constexpr uint32 kSharedStateLayout = POSTBOX_SHARED_STATE_LAYOUT;
 

@@ -25,6 +25,9 @@ REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bi
 REVOKE EXECUTE ON FUNCTION postbox.list_workers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION postbox.list_workers() TO pg_monitor, postbox_operator;
 GRANT SELECT ON postbox.workers TO pg_monitor, postbox_operator;
+REVOKE EXECUTE ON FUNCTION postbox.list_metrics() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION postbox.list_metrics() TO pg_monitor, postbox_operator;
+GRANT SELECT ON postbox.metrics TO pg_monitor, postbox_operator;
 REVOKE EXECUTE ON FUNCTION postbox.create_credential(text, text, text, text), postbox.alter_credential(text, text, text, text),
     postbox.drop_credential(text), postbox.grant_credential(text, regrole), postbox.revoke_credential(text, text) FROM PUBLIC;
 GRANT SELECT ON postbox.credential_status TO pg_monitor, postbox_operator;

@@ -35,6 +35,7 @@ Lane::Lane(Publication publication, std::string topic, std::string configuration
       tenant_(std::move(tenant)),
       failures_(&publication_, tenant_),
       results_(&publication_, source_.get(), &failures_, tenant_),
+      meter_(publication_.name, topic_),
       claim_size_(kSmallBatch, kLargestBatch) {}
 
 void Lane::ClearBackoff() {
@@ -118,6 +119,8 @@ bool Lane::Claim(Moment now, const Budget& budget, Events* events, XLogRecPtr* d
   if (!claim.events.empty()) {
     Failpoint("after_claim");
     event_at_ = now;
+    const std::uint16_t meter = meter_.Number();
+    for (const EventPointer& event : claim.events) event->meter = meter;
   }
   results_.Expect(claim.events.size());
   failures_.topic().Claimed(now, Scale());

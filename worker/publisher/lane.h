@@ -14,6 +14,7 @@
 #include "worker/publisher/lane_failures.h"
 #include "worker/publisher/lane_results.h"
 #include "worker/publisher/policy/adaptive_size.h"
+#include "worker/publisher/publication_meter.h"
 #include "worker/publisher/source/outbox_source.h"
 #include "worker/publisher/store/publication.h"
 
@@ -100,6 +101,7 @@ class Lane {
   const std::shared_ptr<Tenant> tenant_;
   LaneFailures failures_;
   LaneResults results_;
+  PublicationMeter meter_;
 
   AdaptiveSize claim_size_;
   TurnLimit limit_;  // of turns that store no results

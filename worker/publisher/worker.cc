@@ -92,7 +92,10 @@ bool Worker::Step() {
     lanes_[(first_lane_ + i) % lanes_.size()]->Maintain(now_, false);
   }
   progress |= ClaimLanes();
-  if (identity().ordinal == 0 && !StopRequested()) progress |= retention_.Step(now_);
+  if (identity().ordinal == 0 && !StopRequested()) {
+    progress |= retention_.Step(now_);
+    gauges_.Step(now_);
+  }
   return progress;
 }
 
@@ -108,7 +111,9 @@ void Worker::Wait() {
   TimestampTz until = std::min({poll_.next(), NextLine(now_), settlements_.NextStep()});
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   until = std::min({until, succession_.NextStep(now_), configuration_.pause_ends()});
-  if (identity().ordinal == 0) until = std::min(until, retention_.NextStep());
+  if (identity().ordinal == 0) {
+    until = std::min({until, retention_.NextStep(), gauges_.NextStep()});
+  }
   if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
   until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), reports_.NextLook()});
   // Others must hear of this worker before they take over what it has.
@@ -277,6 +282,7 @@ bool Worker::CollectResults() {
     const bool ending = outlet->IsEnding();
     Events events = outlet->TakeResults(now_);
     if (!events.empty()) Failpoint("after_publish_before_mark");
+    ObserveLatency(events);
     progress |= !events.empty() || ending != outlet->IsEnding();
     settlements_.Add(std::move(events), ending);
   }

@@ -5,7 +5,7 @@
 //         results of the client -> their lanes, which store them
 //         what synchronous standbys have confirmed -> the client
 //         lanes do what is due by the clock, then claim -> the client, or wait for the standbys
-//         one worker of the database applies the retention
+//         one worker of the database applies the retention, and measures gauges
 //         nothing to do: wait for a commit (latch), a result (eventfd), a time (poll, backoff), or
 //         the postmaster's death
 //
@@ -30,6 +30,7 @@
 #include "worker/publisher/budget.h"
 #include "worker/publisher/configuration.h"
 #include "worker/publisher/delivery/outlet.h"
+#include "worker/publisher/gauges.h"
 #include "worker/publisher/heap.h"
 #include "worker/publisher/lane.h"
 #include "worker/publisher/poll.h"
@@ -116,6 +117,7 @@ class Worker {
   HeapTrimmer heap_;
   Poll poll_;
   Retention retention_;
+  Gauges gauges_;
   WorkerReports reports_;
   std::size_t first_lane_ = 0;  // whose turn it is to claim first
   TimestampTz now_ = 0;         // as of the current step

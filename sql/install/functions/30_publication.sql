@@ -230,7 +230,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION postbox.state_problem(text) IS 'Internal: why the failures of a publication cannot be stored, and the remedy; NULL if they can.';
 
-CREATE OR REPLACE FUNCTION postbox.list_publication_status()
+CREATE OR REPLACE FUNCTION postbox.list_publication_status(wanted text DEFAULT NULL)
     RETURNS TABLE (publication text, outbox regclass, topic text, state text, pending bigint, ready bigint, parked bigint,
                    delayed bigint, expired bigint, oldest_pending interval, oldest_ready interval, retry_at timestamptz, suspended_since timestamptz, last_error text,
                    "position" bigint, leases text[], sent_again_at_most bigint, sent_again_at timestamptz, republishing bigint)
@@ -249,6 +249,7 @@ BEGIN
         FROM postbox.publication p CROSS JOIN LATERAL (SELECT CASE WHEN p.home <> postbox.this_database() THEN postbox.problem_text(postbox.copy_problem(p.name)) END,
                                                               postbox.pause_text(p.paused_at, p.paused_until, p.paused_reason)) h(copied, pause)
         LEFT JOIN postbox.publication_state s ON s.publication = p.name AND s.attempts > 0 AND s.next_retry_at IS NOT NULL AND h.pause IS NULL
+        WHERE wanted IS NULL OR p.name = wanted
         ORDER BY p.name
     LOOP
         IF state IS NULL THEN
@@ -288,7 +289,7 @@ BEGIN
     END LOOP;
 END
 $$;
-COMMENT ON FUNCTION postbox.list_publication_status() IS 'Internal: the rows of postbox.publication_status.';
+COMMENT ON FUNCTION postbox.list_publication_status(text) IS 'Internal: the rows of postbox.publication_status, or the one of a publication.';
 
 CREATE OR REPLACE VIEW postbox.publication_status AS SELECT * FROM postbox.list_publication_status();
 COMMENT ON VIEW postbox.publication_status IS

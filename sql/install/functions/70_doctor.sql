@@ -66,6 +66,11 @@ BEGIN
             'raise max_worker_processes or postbox.max_workers; the server log says which')).*
             FROM postbox.list_workers() w JOIN pg_database d ON d.oid = w.database_id WHERE w.state = 'unserved';
     END IF;
+    IF has_function_privilege('postbox.list_metrics()', 'EXECUTE') THEN
+        RETURN QUERY SELECT (postbox.make_finding('metrics', 'warning', 'postbox.metrics', format('there is no room for the metrics of some objects: %s times something was not '
+            'counted since the server started', m.value), 'see docs/guides/metrics.md for the limits; what is dropped makes room after 10 minutes')).*
+            FROM postbox.list_metrics() m WHERE m.name = 'postbox_metrics_not_counted_total' AND m.value > 0;
+    END IF;
     RETURN QUERY SELECT (postbox.make_finding('workers', 'warning', t.evtname, 'the event trigger is disabled, so the parts of an outbox or inbox are not '
         'kept consistent when its table is dropped, moved or given to another owner', format('run ALTER EVENT TRIGGER %I ENABLE ALWAYS', t.evtname))).*
         FROM pg_event_trigger t WHERE t.evtname IN ('postbox_forget_dropped', 'postbox_follow_altered', 'postbox_refuse_drop') AND t.evtenabled <> 'A';
@@ -547,7 +552,7 @@ CREATE OR REPLACE FUNCTION postbox.doctor() RETURNS SETOF postbox.finding
     SET lock_timeout = '100ms'
 AS $$
 DECLARE
-    checks text[] := '{preloaded,version,workers,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",'
+    checks text[] := '{preloaded,version,workers,metrics,settings,durability,transactions,rights,tables,unlogged,retention,clock,publications,"paused keys",'
         'inboxes,connections,subscriptions,"dead letters",pauses,audits,credentials,backfills,rebuilds,visibility}';
     part text;
     found postbox.finding;
@@ -561,7 +566,7 @@ BEGIN
         EXCEPTION WHEN OTHERS THEN
             -- Then none of its checks is known to be ok.
             findings := findings || ARRAY(SELECT postbox.make_finding(c.name, 'error', NULL, 'not checked: ' || SQLERRM, 'remove the cause, and try again; the server log has details')
-                FROM unnest((CASE part WHEN 'server' THEN '{preloaded,version,workers,visibility}' WHEN 'settings' THEN '{settings,durability}'
+                FROM unnest((CASE part WHEN 'server' THEN '{preloaded,version,workers,metrics,visibility}' WHEN 'settings' THEN '{settings,durability}'
                              WHEN 'tables' THEN '{tables,unlogged,retention,clock}' WHEN 'publications' THEN '{publications,"paused keys"}'
                              WHEN 'subscriptions' THEN '{inboxes,subscriptions,"dead letters"}' ELSE format('{%s}', part) END)::text[]) AS c(name));
         END;
@@ -577,7 +582,7 @@ COMMENT ON FUNCTION postbox.doctor() IS
 $$Checks Postbox in this database. Returns one row with status `ok` for each check without a problem, and one row for each problem found: `check`, `status` (`warning`, or
   `error` if something does not work), `subject`, `detail` (the cause) and `remedy` (what to do). Errors come before warnings, `ok` last.
 
-The checks are `preloaded` (shared_preload_libraries), `version` (of the SQL objects, the installed files and the loaded library), `workers`, `settings`, `durability`,
+The checks are `preloaded` (shared_preload_libraries), `version` (of the SQL objects, the installed files and the loaded library), `workers`, `metrics` (that have no room), `settings`, `durability`,
   `transactions` (that hold up retention and vacuum), `rights`, `tables` (of outboxes and inboxes), `unlogged`, `retention`, `clock`, `publications`, `paused keys`,
   `inboxes` (broken projections and handlers, fields that no event has), `connections`, `subscriptions`, `dead letters`, `pauses`, `audits` (the last results of
   `postbox audit`), `credentials`, `backfills` (that emit nothing), `rebuilds` (that do not

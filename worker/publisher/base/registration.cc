@@ -2,6 +2,7 @@
 
 #include "extension/base/guard.h"
 #include "extension/shared/exports.h"
+#include "extension/shared/metrics.h"
 #include "extension/shared/time_scale.h"
 #include "extension/trust/worker_session.h"
 #include "worker/publisher/base/step_limit.h"
@@ -294,6 +295,7 @@ void LeaveUnwanted() {
 }
 
 void LeaveWithoutExtension() {
+  ForgetMetricsOf([](Oid database) { return database == MyDatabaseId; });
   SetExitReason(ExitReason::kNoExtension);
   proc_exit(0);
 }

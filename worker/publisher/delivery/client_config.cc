@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "extension/base/guard.h"
+#include "extension/shared/metrics.h"
 #include "extension/shared/settings.h"
 #include "worker/publisher/delivery/publish_timeout.h"
 #include "worker/publisher/source/event_spans.h"
@@ -64,6 +65,7 @@ std::unique_ptr<pubsub::Publisher> ClientConfig::MakeClient(int notify_fd,
   options.quota_project = quota_project;
   options.notify_fd = notify_fd;
   options.spans = EventSpans();
+  if (metrics_state() != nullptr) options.meters = metrics_state()->meters;
   return pubsub::Publisher::Create(std::move(options), error);
 }
 

@@ -33,15 +33,15 @@ inline EventResult ResultOf(const ClaimedEvent& event) {
     default:
       break;
   }
-  if (event.unsent == nullptr) return EventResult::kFailed;
-  return event.unsent->timeliness == Timeliness::kTooEarly ? EventResult::kDelayed
+  if (event.unsent() == nullptr) return EventResult::kFailed;
+  return event.unsent()->timeliness == Timeliness::kTooEarly ? EventResult::kDelayed
                                                            : EventResult::kExpired;
 }
 
 // When a delayed event is tried, which is no retry. In the transaction that stores it.
 inline EventRetry DelayOf(const ClaimedEvent& event) {
   const int64 now = UnixMicros(GetCurrentTransactionStartTimestamp());
-  return {.counted = 0, .seconds = SecondsUntil(event.unsent->times, now)};
+  return {.counted = 0, .seconds = SecondsUntil(event.unsent()->times, now)};
 }
 
 // When an event that has failed is tried again.

@@ -16,7 +16,7 @@ constexpr std::size_t kMostOfKey = 256;
 }  // namespace
 
 void ExpiredEvents::Add(const ClaimedEvent& event) {
-  const UnsentEvent& unsent = *event.unsent;
+  const UnsentEvent& unsent = *event.unsent();
   rows_.push_back({ServerText(unsent.id), ServerText(unsent.aggregate_type),
                    ServerText(unsent.aggregate_id), ServerText(unsent.event_type), unsent.version,
                    unsent.times.expires_at, ServerText(unsent.trace_id), true});

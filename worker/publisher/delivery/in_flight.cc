@@ -13,7 +13,7 @@ void InFlight::Add(Events events, const std::string& publication, std::uint64_t 
   for (EventPointer& event : events) {
     messages.push_back(event.get());
     if (free_places_.empty()) {
-      event->place = events_.size();
+      event->place = static_cast<std::uint32_t>(events_.size());
       events_.push_back(std::move(event));
       continue;
     }

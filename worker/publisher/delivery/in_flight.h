@@ -43,7 +43,7 @@ class InFlight {
 
   // By the place that stands in the event; a free place holds nothing.
   std::vector<EventPointer> events_;
-  std::vector<std::size_t> free_places_;
+  std::vector<std::uint32_t> free_places_;
   std::vector<pubsub::OutgoingMessage*> waiting_;  // from handed_over_ on
   std::size_t handed_over_ = 0;
   StandbyQueue standby_queue_;  // what may not be handed over yet

@@ -43,6 +43,8 @@ EventPointer NewEvent() {
   event->traced = false;
   event->sent_again = 0;
   event->seq = 0;
+  event->occurred_at = 0;
+  event->meter = 0;
   event->handle = 0;
   event->leaving = false;
   return event;
@@ -58,8 +60,7 @@ void RecycleEvent::operator()(ClaimedEvent* event) const noexcept {
   if (room > kMostRoom || spare_room + room > kMostRoomOfAll) std::string().swap(event->encoded);
   if (event->status != pubsub::PublishStatus::kPublished) std::string().swap(event->error);
   event->owner.reset();
-  event->unsent.reset();
-  event->create.reset();
+  event->extras.reset();
   spare_room += event->encoded.capacity();
   spare.push_back(event);
 }

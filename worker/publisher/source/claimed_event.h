@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,22 +21,24 @@ namespace postbox::publisher {
 // An aggregate id with more bytes is no ordering key.
 inline constexpr std::size_t kMaxKey = pubsub::kMaxOrderingKeyBytes;
 
+// What few events have.
+struct EventExtras {
+  // The event must not be sent, and is kRejected from the start.
+  std::optional<UnsentEvent> unsent;
+  // Of one that is `traced`: its span, which is exported when it is published or refused.
+  std::optional<pubsub::Span> create;
+};
+
 struct ClaimedEvent : pubsub::OutgoingMessage {
   std::uint64_t handle = 0;  // of a log outbox: see lane_progress_logic.h; 0: a parked event
   std::int64_t seq = 0;      // of a log outbox
   int attempts = 0;          // failed ones, before this one
-  bool parked = false;       // of a table outbox: it was parked, or waited behind such an event
-  // Given back because the worker leaves, whatever `status` says: a failure is not counted.
-  bool leaving = false;
 
   // The claimer's. `owner` keeps alive what the event refers to: the source and its topic.
-  std::size_t place = 0;
+  std::uint32_t place = 0;
   std::shared_ptr<void> owner;
 
-  // Set: the event must not be sent, and is kRejected from the start.
-  std::unique_ptr<UnsentEvent> unsent;
-  // Of one that is `traced`: its span, which is exported when it is published or refused.
-  std::unique_ptr<pubsub::Span> create;
+  std::unique_ptr<EventExtras> extras;
 
   // In the encoding of the database: the aggregate id; of an event that its key may pass, what
   // LogKey() makes of the id.
@@ -45,8 +48,21 @@ struct ClaimedEvent : pubsub::OutgoingMessage {
   std::uint32_t block = 0;
   std::uint16_t offset = 0;
 
+  bool parked = false;  // of a table outbox: it was parked, or waited behind such an event
+  // Given back because the worker leaves, whatever `status` says: a failure is not counted.
+  bool leaving = false;
+
+  std::int64_t occurred_at = 0;  // microseconds since 1970; 0: it is not known
+
+  // Null if it may be sent.
+  const UnsentEvent* unsent() const {
+    return extras != nullptr && extras->unsent ? &*extras->unsent : nullptr;
+  }
   std::size_t bytes() const { return encoded.size(); }  // as counted for ClaimLimits
 };
+
+// The result of an event is four cache lines to read (prefetch.h).
+static_assert(sizeof(ClaimedEvent) == 4 * pubsub::kCacheLine);
 
 // Events come and go by the thousand. One that is done is kept, with the room that its texts have,
 // for the next one: taking memory apart and together again would cost as much as encoding the

@@ -365,7 +365,8 @@ void SetUnsent(const EventView& row, Timeliness timeliness, const Ordering& orde
   if (!late && !row.key_may_pass) ordering.SetKey(row.aggregate_id, &event->ordering_key);
   const std::span attributes(row.attributes,
                              static_cast<std::size_t>(std::max(row.attribute_count, 0)));
-  event->unsent = std::make_unique<UnsentEvent>(
+  event->extras = std::make_unique<EventExtras>();
+  event->extras->unsent.emplace(
       UnsentEvent{timeliness, row.times, std::string(row.id), std::string(row.aggregate_type),
                   std::string(row.aggregate_id), std::string(row.event_type), row.version,
                   std::string(pubsub::TraceIdAmong(attributes))});
@@ -395,6 +396,7 @@ EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Order
       event->topic = topic;
     } else {
       FillMessage(row.event, topic, ordering, event.get());
+      event->occurred_at = row.event.occurred_at_micros;
     }
     return event;
   }

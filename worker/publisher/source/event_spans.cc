@@ -33,21 +33,23 @@ bool TracedAttributes::Take(const EventView& event, std::string_view topic, Clai
     }
   }
   message->traced = true;
-  message->create = std::make_unique<pubsub::Span>(pubsub::CreateSpan(
-      topic, create, parent->span, event.id, message->ordering_key, event.occurred_at_micros));
+  message->extras = std::make_unique<EventExtras>();
+  message->extras->create = pubsub::CreateSpan(topic, create, parent->span, event.id,
+                                               message->ordering_key, event.occurred_at_micros);
   return true;
 }
 
 void AddCreateSpan(ClaimedEvent* event) {
   const bool published = event->status == pubsub::PublishStatus::kPublished;
   if (!published && event->status != pubsub::PublishStatus::kRejected) return;
-  if (event->create == nullptr || event_spans == nullptr) return;
+  if (event->extras == nullptr || !event->extras->create || event_spans == nullptr) return;
+  std::optional<pubsub::Span>& create = event->extras->create;
   if (!published) {
-    event->create->error_type = "rejected";
-    event->create->error = event->error;
+    create->error_type = "rejected";
+    create->error = event->error;
   }
-  event_spans->Add(std::move(*event->create));
-  event->create.reset();
+  event_spans->Add(std::move(*create));
+  create.reset();
 }
 
 }  // namespace postbox::publisher

@@ -21,10 +21,12 @@ struct OutgoingBatch {
   std::size_t size = 0;  // of the encoded request
   int attempts = 0;      // failed so far
   std::string last_error;
+  int last_code = 0;  // of the last answer; INTERNAL if that was not valid
   bool cancelled = false;
   int excused = 0;                       // failures that are not its fault
   TimePoint send_by = TimePoint::max();  // the earliest of its messages
   std::optional<TimePoint> first_sent;
+  std::optional<TimePoint> began;     // when it was sent first, whatever became of that
   std::optional<TimePoint> tried_at;  // its last attempt that had time enough
 
   TimePoint Deadline(std::chrono::milliseconds publish_timeout) const {
@@ -41,8 +43,10 @@ struct OutgoingBatch {
     for (OutgoingBatch& half : halves) {
       half.send_by = send_by;
       half.first_sent = first_sent;
+      half.began = began;
       half.tried_at = tried_at;
       half.last_error = last_error;
+      half.last_code = last_code;
       half.size = EmptyRequestSize(topic_size);
       for (const OutgoingMessage* message : half.messages) {
         half.size += MessageSizeInRequest(message->encoded.size());

@@ -52,6 +52,8 @@ struct alignas(kCacheLine) OutgoingMessage {
   bool traced = false;
   // So often it was sent again after that.
   std::uint16_t sent_again = 0;
+  // Which of PublisherOptions::meters counts it, from 1; 0: none does.
+  std::uint16_t meter = 0;
 
   // A message that is not sent by then is not sent any more. By default it waits for its turn as
   // long as it takes. publish_timeout counts from its first sending.

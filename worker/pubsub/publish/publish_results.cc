@@ -27,7 +27,8 @@ void PublishResults::Deliver(OutgoingQueue* queue, OutgoingMessage* message, Pub
   host_->Deliver(message, queue);
 }
 
-void PublishResults::Published(OutgoingQueue* queue, const OutgoingBatch& batch) {
+void PublishResults::Published(OutgoingQueue* queue, const OutgoingBatch& batch, TimePoint now) {
+  metering_->Ended(batch, batch.last_code, now);
   for (std::size_t i = 0; i < batch.messages.size(); ++i) {
     PrefetchAhead(batch.messages, i, kFetchAhead);
     batch.messages[i]->status = PublishStatus::kPublished;
@@ -54,6 +55,7 @@ void PublishResults::RejectNext(OutgoingQueue* queue) {
 
 void PublishResults::Fail(OutgoingQueue* queue, const OutgoingBatch& batch, PublishStatus status,
                           const std::string& error) {
+  metering_->Ended(batch, batch.last_code, host_->Now());
   for (OutgoingMessage* message : batch.messages) Deliver(queue, message, status, error);
   if (!queue->keyed()) return;
   queue->failed = true;

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <string>
 
+#include "worker/pubsub/publish/metering.h"
 #include "worker/pubsub/publish/outgoing_batch.h"
 #include "worker/pubsub/publish/outgoing_message.h"
 #include "worker/pubsub/publish/outgoing_queue.h"
@@ -22,10 +23,12 @@ class PublishResults {
 
   static constexpr char kNotSent[] = "CANCELLED: not sent, the publisher was told to stop";
 
-  PublishResults(PublishHost* host, std::chrono::milliseconds publish_timeout)
-      : host_(host), publish_timeout_(publish_timeout) {}
+  // Host and metering live as long.
+  PublishResults(PublishHost* host, const Metering* metering,
+                 std::chrono::milliseconds publish_timeout)
+      : host_(host), metering_(metering), publish_timeout_(publish_timeout) {}
 
-  void Published(OutgoingQueue* queue, const OutgoingBatch& batch);
+  void Published(OutgoingQueue* queue, const OutgoingBatch& batch, TimePoint now);
   // Whether a message that is added must not be sent and need not wait for others; then it has its
   // result.
   bool RefuseAdded(OutgoingQueue* queue, OutgoingMessage* message) {
@@ -54,6 +57,7 @@ class PublishResults {
   std::string GaveUp(const OutgoingBatch& batch) const;
 
   PublishHost* const host_;
+  const Metering* const metering_;
   const std::chrono::milliseconds publish_timeout_;
 };
 

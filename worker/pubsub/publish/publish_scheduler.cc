@@ -41,12 +41,13 @@ PublishScheduler::PublishScheduler(const Options& options, PublishHost* host)
     : options_(options),
       attempt_timeout_(std::min(std::max(kShortestAttemptTimeout, options.publish_timeout / 3),
                                 options.publish_timeout)),
+      metering_(options.meters),
       host_(host),
       sent_({.channels = options.channels,
              .streams_per_channel = options.streams_per_channel,
              .least_requests = options.least_requests,
              .attempt_timeout = attempt_timeout_}),
-      results_(host, options.publish_timeout),
+      results_(host, &metering_, options.publish_timeout),
       last_sweep_(host->Now()) {}
 
 int PublishScheduler::KeylessRequests(TimePoint now) const {
@@ -115,6 +116,9 @@ void PublishScheduler::OnResponse(std::uint64_t request_id, Response response) {
   if (!published && request->MaybeTaken(response.code, response.message)) {
     for (OutgoingMessage* message : batch.messages) message->maybe_taken = true;
   }
+  batch.last_code = published || response.code != kOk ? response.code : static_cast<int>(kInternal);
+  metering_.Answered(*request, batch.last_code,
+                     response.begun && request->HasLeft(response.code, response.message), now);
 
   if (published) {
     Published(queue, batch, now);
@@ -147,7 +151,7 @@ void PublishScheduler::Published(OutgoingQueue* queue, const OutgoingBatch& batc
       delays_.Pause(queue, now);
     }
   }
-  results_.Published(queue, batch);
+  results_.Published(queue, batch, now);
 }
 
 void PublishScheduler::Failed(OutgoingQueue* queue, OutgoingBatch batch, const Response& response,

@@ -53,6 +53,7 @@
 #include <vector>
 
 #include "extension/rules/backoff.h"
+#include "worker/pubsub/publish/metering.h"
 #include "worker/pubsub/publish/outgoing_message.h"
 #include "worker/pubsub/publish/publish_delays.h"
 #include "worker/pubsub/publish/publish_host.h"
@@ -76,12 +77,14 @@ class PublishScheduler {
     int keyless_requests = 8;  // for each topic, that are not full, if the broker is near
     std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
     BackoffPolicy backoff = kPublishBackoff;
+    PublishMeter* meters = nullptr;  // as PublisherOptions has them
   };
 
   struct Response {
     int code = 0;
     std::string message;
     std::optional<std::size_t> message_ids;  // their number; nothing if it cannot be read
+    bool begun = true;                       // false: gRPC has never had the request
   };
 
   PublishScheduler(const Options& options, PublishHost* host);
@@ -133,6 +136,7 @@ class PublishScheduler {
 
   const Options options_;
   const std::chrono::milliseconds attempt_timeout_;
+  const Metering metering_;
   PublishHost* const host_;
   TopicTurns turns_;
   SentRequests sent_;

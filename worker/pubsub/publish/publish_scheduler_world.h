@@ -149,6 +149,7 @@ class World : public PublishHost {
  private:
   void AddMessage(std::uint64_t tag, OutgoingMessage&& message) {
     messages_.push_back({std::move(message), tag});
+    messages_.back().meter = meter;
     if (patience.count() > 0) messages_.back().send_by = now + patience;
     scheduler.Add(&messages_.back());
   }
@@ -158,7 +159,8 @@ class World : public PublishHost {
  public:
   PublishScheduler::TimePoint now{std::chrono::seconds(1000)};
   std::chrono::milliseconds patience{
-      0};  // of the messages that are added, until they are sent; 0: without end
+      0};                   // of the messages that are added, until they are sent; 0: without end
+  std::uint16_t meter = 0;  // of the messages that are added
   std::vector<Sent> sent;
   std::vector<Done> done;
   std::map<std::string, Failing> failing;

@@ -139,6 +139,7 @@ void PublishTransport::Finished(std::uint64_t request_id) {
   PublishScheduler::Response response;
   response.code = call.status.error_code();
   response.message = call.status.error_message();
+  response.begun = !call.ended || call.repeated;
   if (call.expired && response.code == kCancelled) {
     response.code = kDeadlineExceeded;
     response.message = "no answer in time";

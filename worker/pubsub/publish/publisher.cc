@@ -87,7 +87,9 @@ class PublisherCore : public PublishHost {
                      scheduler_.OnResponse(id, std::move(response));
                      Settle();
                    }),
-        scheduler_({.channels = options.channels, .publish_timeout = options.publish_timeout},
+        scheduler_({.channels = options.channels,
+                    .publish_timeout = options.publish_timeout,
+                    .meters = options.meters},
                    this) {}
 
   // Carries out the commands that the caller's thread has added since the last time.

@@ -41,6 +41,7 @@
 #include <string>
 #include <vector>
 
+#include "extension/rules/publish_meter.h"
 #include "proto/rules/endpoint.h"
 #include "worker/pubsub/auth/credential_spec.h"
 #include "worker/pubsub/publish/outgoing_message.h"
@@ -70,6 +71,8 @@ struct PublisherOptions {
   std::chrono::milliseconds publish_timeout = std::chrono::seconds(60);
   std::string quota_project;  // x-goog-user-project; empty: that of the credentials file, if any
   bool compression = false;   // gzip, for requests of kLeastCompressed bytes at least
+  // Where it counts what it does, by OutgoingMessage::meter; they live as long. Null: nowhere.
+  PublishMeter* meters = nullptr;
   // An eventfd that the caller owns, or -1. 1 is written to it when there are results, and when
   // FailingTopics() has changed.
   int notify_fd = -1;

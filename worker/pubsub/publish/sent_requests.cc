@@ -34,6 +34,12 @@ bool SentRequest::MaybeTaken(int code, std::string_view error) const {
   return ClassifyPublishError(code, error) == PublishErrorClass::kRetry;
 }
 
+bool SentRequest::HasLeft(int code, std::string_view error) const {
+  if (code == kUnavailable && (WasNotSent(error) || HadNoWay(error))) return false;
+  const bool no_answer = code == kUnavailable || code == kDeadlineExceeded || code == kCancelled;
+  return has_stream || !no_answer;
+}
+
 SentRequests::SentRequests(const Limits& limits)
     : attempt_timeout_(limits.attempt_timeout),
       window_(limits.least_requests, static_cast<std::size_t>(limits.channels) *
@@ -61,9 +67,11 @@ std::pair<std::uint64_t, const SentRequest&> SentRequests::Add(OutgoingQueue* qu
   request.batch = std::move(batch);
   request.channel = place.channel;
   request.connected = channels_.connected(place.channel);
+  request.sent_at = now;
   request.until = now + timeout;
   const bool first = !request.batch.first_sent;
   if (first) request.batch.first_sent = now;
+  if (!request.batch.began) request.batch.began = now;
   if (streams_ >= window_.limit()) window_.Limited();
   if (place.has_stream) {
     GiveStream(&request, now);

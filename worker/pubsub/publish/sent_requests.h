@@ -37,6 +37,7 @@ struct SentRequest {
   bool waited = false;      // has waited for it
   bool first = false;       // it has not been sent before, and waits
   bool has_time = false;    // at least half of what an attempt has, when it had its stream
+  TimePoint sent_at{};
   TimePoint until{};
   // Of its stream.
   std::uint64_t number = 0;
@@ -48,6 +49,8 @@ struct SentRequest {
   bool IsExcused(int code, std::string_view error) const;
   // Whether the broker may have taken the messages of one that failed.
   bool MaybeTaken(int code, std::string_view error) const;
+  // Whether one that has ended was sent, as far as is known.
+  bool HasLeft(int code, std::string_view error) const;
 };
 
 class SentRequests {

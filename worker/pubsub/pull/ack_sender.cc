@@ -37,7 +37,7 @@ struct AckSender::Call {
   EventLoop::Clock::time_point begun = EventLoop::Clock::now();
   AckRequest request;
   std::vector<SpanLink> links;  // of its span; none: it has no span
-  std::int64_t begun = 0;       // SpanTime()
+  std::int64_t span_begun = 0;  // SpanTime()
   grpc::ByteBuffer response;
   grpc::Status status;
   std::unique_ptr<grpc::GenericClientAsyncResponseReader> reader;
@@ -73,7 +73,7 @@ void AckSender::Send(AckRequest request) {
   call->request = std::move(request);
   if (options_.spans != nullptr) {
     call->links = Links(call->request);
-    call->begun = SpanTime();
+    call->span_begun = SpanTime();
   }
   calls_.insert(call);
   authorizer_->WhenReady([this, call](const Authorization& answer) { Begin(call, answer); });
@@ -158,7 +158,7 @@ void AckSender::AddSpan(Call* call) const {
   const AckRequest& request = call->request;
   const bool modack = request.deadline_seconds > 0;
   Span span = BatchSpan(request.is_ack() ? kAck : (modack ? kModack : kNack), options_.subscription,
-                        std::move(call->links), request.entries.size(), call->begun);
+                        std::move(call->links), request.entries.size(), call->span_begun);
   if (modack) span.Set(kAckDeadlineAttribute, request.deadline_seconds);
   if (!call->status.ok()) {
     span.error_type = StatusCodeName(call->status.error_code());

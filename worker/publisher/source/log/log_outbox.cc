@@ -380,7 +380,7 @@ bool LogOutbox::Settle(std::span<const EventPointer> events, Transaction* transa
 void LogOutbox::SettleUnpublished(std::span<const EventPointer> events) {
   std::vector<const ClaimedEvent*> behind;
   for (const EventPointer& event : events) {
-    if (ResultOf(*event) == EventResult::kExpired && !event->unsent->republished) {
+    if (ResultOf(*event) == EventResult::kExpired && !event->unsent()->republished) {
       ownership_.share().expired.Add(*event);
     }
     if (event->handle == 0) {

@@ -113,7 +113,7 @@ std::vector<ParkedHead> ParkedEvents::HeadsOf(const std::vector<std::string>& ke
 
 void ParkedEvents::Park(const ClaimedEvent& event) {
   keys_.Add(event.key, event.seq);
-  if (event.unsent != nullptr) {
+  if (event.unsent() != nullptr) {
     table_.Park(event, DelayOf(event), "");
     return;
   }

@@ -58,7 +58,7 @@ bool ParkedTable::Look() {
 std::string ParkedTable::Park(const ClaimedEvent& event, const EventRetry& retry,
                               const std::string& error) {
   // One that cannot be an event was never encoded.
-  const bool readable = !event.encoded.empty() || event.unsent != nullptr;
+  const bool readable = !event.encoded.empty() || event.unsent() != nullptr;
   Statement& park = !readable ? statements_.park_unreadable : statements_.park;
   const uint64 parked =
       park.Run({Name(), Int64GetDatum(event.seq), Int32GetDatum(retry.counted), TextValue(error),
@@ -153,9 +153,9 @@ Events ParkedTable::ReadRows(Statement* statement, std::initializer_list<Datum> 
       EventPointer event = MakeEvent(row, topic_, ordering_);
       event->id = row.event.id;
       event->attempts = Int32Column(at, kAttempts);
-      if (event->unsent != nullptr) event->unsent->republished = BoolColumn(at, kRepublished);
+      if (event->unsent() != nullptr) event->extras->unsent->republished = BoolColumn(at, kRepublished);
       if (!IsNull(at, kWhyUnreadable)) Reject(TextColumn(at, kWhyUnreadable), event.get());
-      const bool readable = !event->encoded.empty() || event->unsent != nullptr;
+      const bool readable = !event->encoded.empty() || event->unsent() != nullptr;
       if (!readable && !event->id.empty()) unreadable->push_back(event->id);
       budget->Take(event->bytes());
       events.push_back(std::move(event));
