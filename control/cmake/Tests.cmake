@@ -141,7 +141,7 @@ system_test(bench.far ${CMAKE_SOURCE_DIR}/bench/smoke publish apply --round-trip
 system_test(bench.counts ${CMAKE_SOURCE_DIR}/bench/run counts --compare)
 
 # What takes longest begins first, also where ctest has not run before.
-set_tests_properties(bench.counts e2e.fault_matrix tap.dba_week tap.memory_of_worker e2e.provision_google regress tap.publish_retry
+set_tests_properties(bench.counts e2e.fault_matrix e2e.alerts tap.dba_week tap.memory_of_worker e2e.provision_google regress tap.publish_retry
   tap.burst tap.backlog_overtaken tap.log_restore tap.publication_resume tap.copies tap.hostile_block tap.publication_in_place tap.failover
   tap.broker_moves tap.log_retention tap.puller_connections tap.idle tap.parked_backlog e2e.identities models.log_backlog
   tap.missing_workers bench.neighbours unit.pubsub_test PROPERTIES COST 100)

@@ -43,7 +43,7 @@ ReceivedEvent Read(const std::string& data, const rules::Attributes& attributes)
     const std::string text = rules::FormatRfc3339(*event.occurred_at);
     FUZZ_CHECK(rules::ParseRfc3339(text, &micros) && micros == *event.occurred_at, text);
   }
-  postbox::puller::TraceId(message);
+  static_cast<void>(rules::TraceIdAmong(message.attributes));
   return event;
 }
 
