@@ -93,8 +93,8 @@ bool Worker::Step() {
   }
   progress |= ClaimLanes();
   if (identity().ordinal == 0 && !StopRequested()) {
-    progress |= retention_.Step(now_);
-    gauges_.Step(now_);
+    progress |= upkeep_.retention.Step(now_);
+    upkeep_.gauges.Step(now_);
   }
   return progress;
 }
@@ -112,7 +112,7 @@ void Worker::Wait() {
   for (const LanePointer& lane : lanes_) until = std::min(until, lane->NextWork(now_));
   until = std::min({until, succession_.NextStep(now_), configuration_.pause_ends()});
   if (identity().ordinal == 0) {
-    until = std::min({until, retention_.NextStep(), gauges_.NextStep()});
+    until = std::min({until, upkeep_.retention.NextStep(), upkeep_.gauges.NextStep()});
   }
   if (outlets_.UsesCredentials()) until = std::min(until, next_credentials_look_);
   until = std::min({until, outlets_.NextLook(now_), outlets_.NextStep(), reports_.NextLook()});
@@ -205,7 +205,7 @@ void Worker::ArrangeLanes() {
     if (tenants.empty() || tenants.back() != lane->tenant()) tenants.push_back(lane->tenant());
     outboxes.insert(lane->publication().outbox);
   }
-  retention_.SetPublished(std::move(outboxes));
+  upkeep_.retention.SetPublished(std::move(outboxes));
   const bool shared = tenants.size() + succession_.awaited() > 1;
   budget_.SetTenants(std::move(tenants));
   for (const LanePointer& lane : lanes_) lane->tenant()->shares_worker = shared;
@@ -214,7 +214,7 @@ void Worker::ArrangeLanes() {
 
 void Worker::SuspendSuspects() {
   for (const Oid outbox : TakeSuspects(identity().database)) {
-    retention_.Avoid(outbox, now_);
+    upkeep_.retention.Avoid(outbox, now_);
     for (const LanePointer& lane : lanes_) {
       if (lane->publication().outbox == outbox) lane->failures().SuspendSuspect(now_);
     }

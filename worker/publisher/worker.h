@@ -116,8 +116,11 @@ class Worker {
   Budget budget_;
   HeapTrimmer heap_;
   Poll poll_;
-  Retention retention_;
-  Gauges gauges_;
+  // Of the first worker of a database only.
+  struct {
+    Retention retention;
+    Gauges gauges;
+  } upkeep_;
   WorkerReports reports_;
   std::size_t first_lane_ = 0;  // whose turn it is to claim first
   TimestampTz now_ = 0;         // as of the current step

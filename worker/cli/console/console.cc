@@ -28,8 +28,8 @@ std::string CheckTokenFile(const std::string& file) {
 int RunConsole(const ConsoleOptions& options) {
   puller::Signals signals;
   puller::InitLog(options.log_format == "json");
-  ListenAddress address;
-  if (!ParseListenAddress(options.listen, &address)) {
+  OwnAddress address;
+  if (!ParseOwnAddress(options.listen, &address)) {
     return Fail("--listen is not HOST:PORT with an IP address",
                 "use 127.0.0.1:PORT, or [::1]:PORT");
   }

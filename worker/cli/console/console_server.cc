@@ -108,7 +108,7 @@ class ConsoleServer::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  int Listen(ListenAddress address) {
+  int Listen(OwnAddress address) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     server_.set_payload_max_length(kMostBytes);
     server_.set_read_timeout(kReadSeconds);
@@ -128,12 +128,14 @@ class ConsoleServer::Impl {
     server_.Post(".*", [this](const Request& request, Response& response) {
       Put(Post(request, &response), &response);
     });
-    if (address.port == 0) {
-      address.port = server_.bind_to_any_port(address.host);
-    } else if (!server_.bind_to_port(address.host, address.port)) {
+    int port = address.port;
+    if (port == 0) {
+      port = server_.bind_to_any_port(address.host);
+    } else if (!server_.bind_to_port(address.host, port)) {
       return -1;
     }
-    if (address.port < 0) return -1;
+    if (port < 0) return -1;
+    address.port = static_cast<std::uint16_t>(port);
     allowed_.emplace(address, url_);
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     return address.port;
@@ -315,7 +317,7 @@ ConsoleServer::ConsoleServer(const ConsoleOptions& options, const PublicUrl& url
     : impl_(std::make_unique<Impl>(options, url, interrupt)) {}
 ConsoleServer::~ConsoleServer() = default;
 
-int ConsoleServer::Listen(const ListenAddress& address) { return impl_->Listen(address); }
+int ConsoleServer::Listen(const OwnAddress& address) { return impl_->Listen(address); }
 void ConsoleServer::EndOldSessions() { impl_->EndOldSessions(); }
 void ConsoleServer::Stop() { impl_->Stop(); }
 

@@ -21,7 +21,7 @@ class ConsoleServer {
   ~ConsoleServer();
 
   // Begins to serve. Returns the port, or -1.
-  int Listen(const ListenAddress& address);
+  int Listen(const OwnAddress& address);
   void EndOldSessions();
   void Stop();
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
+#include <optional>
 
 namespace postbox::cli {
 namespace {
@@ -17,11 +17,6 @@ std::string Lower(std::string_view text) {
 
 bool Contains(const std::vector<std::string>& texts, const std::string& text) {
   return std::find(texts.begin(), texts.end(), text) != texts.end();
-}
-
-bool ParsePort(std::string_view text, int* port) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *port);
-  return error == std::errc() && end == text.data() + text.size() && *port >= 0 && *port <= 65535;
 }
 
 // As in a URL.
@@ -41,22 +36,18 @@ bool IsPathCharacter(char c) {
 
 }  // namespace
 
-bool ParseListenAddress(std::string_view text, ListenAddress* address) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos || !ParsePort(text.substr(colon + 1), &address->port)) {
-    return false;
-  }
-  std::string_view host = text.substr(0, colon);
-  const bool brackets = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (brackets) host = host.substr(1, host.size() - 2);
-  address->host = std::string(host == "localhost" ? "127.0.0.1" : host);
+bool ParseOwnAddress(std::string_view text, OwnAddress* address) {
+  const std::optional<metrics::ListenAddress> parsed = metrics::ParseListenAddress(text);
+  if (!parsed) return false;
+  *address = {*parsed, false};
+  if (address->host == "localhost") address->host = "127.0.0.1";
   in_addr four{};
   in6_addr six{};
-  if (!brackets && inet_pton(AF_INET, address->host.c_str(), &four) == 1) {
+  if (inet_pton(AF_INET, address->host.c_str(), &four) == 1) {
     address->loopback = (ntohl(four.s_addr) >> 24) == 127;
     return true;
   }
-  if (!brackets || inet_pton(AF_INET6, address->host.c_str(), &six) != 1) return false;
+  if (inet_pton(AF_INET6, address->host.c_str(), &six) != 1) return false;
   address->loopback = IN6_IS_ADDR_LOOPBACK(&six);
   return true;
 }
@@ -82,7 +73,7 @@ std::string ParsePublicUrl(std::string_view text, PublicUrl* url) {
   return "";
 }
 
-AllowedOrigins::AllowedOrigins(const ListenAddress& address, const PublicUrl& url) {
+AllowedOrigins::AllowedOrigins(const OwnAddress& address, const PublicUrl& url) {
   const std::string port = ":" + std::to_string(address.port);
   hosts_.push_back(InBrackets(address.host) + port);
   if (address.loopback) hosts_.push_back("localhost" + port);

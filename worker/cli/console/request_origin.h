@@ -11,17 +11,17 @@
 #include <string_view>
 #include <vector>
 
+#include "worker/metrics/listen_address.h"
+
 namespace postbox::cli {
 
-// An address to listen on: HOST:PORT, with brackets around an IPv6 address.
-struct ListenAddress {
-  std::string host;
-  int port = 0;  // 0: any free one
+// An address to listen on, as a number.
+struct OwnAddress : metrics::ListenAddress {
   bool loopback = false;
 };
 // False if the text is none. Names other than localhost are none: what a name stands for is only
 // known when it is used.
-bool ParseListenAddress(std::string_view text, ListenAddress* address);
+bool ParseOwnAddress(std::string_view text, OwnAddress* address);
 
 // The URL under which browsers reach the console: http or https, a host with an optional port, and
 // an optional prefix of the path.
@@ -36,7 +36,7 @@ std::string ParsePublicUrl(std::string_view text, PublicUrl* url);
 class AllowedOrigins {
  public:
   // Of an address with its real port. `url`: its host is empty if there is none.
-  AllowedOrigins(const ListenAddress& address, const PublicUrl& url);
+  AllowedOrigins(const OwnAddress& address, const PublicUrl& url);
 
   bool IsHost(std::string_view host) const;
   // `origin` and `site` (Sec-Fetch-Site) are empty if the request has no such header.

@@ -5,9 +5,9 @@
 namespace postbox::cli {
 namespace {
 
-ListenAddress At(std::string_view text) {
-  ListenAddress address;
-  EXPECT_TRUE(ParseListenAddress(text, &address)) << text;
+OwnAddress At(std::string_view text) {
+  OwnAddress address;
+  EXPECT_TRUE(ParseOwnAddress(text, &address)) << text;
   return address;
 }
 
@@ -16,12 +16,13 @@ TEST(RequestOriginTest, AnAddressIsANumberAndSaysWhetherItIsLoopback) {
   EXPECT_TRUE(At("127.9.9.9:0").loopback);
   EXPECT_TRUE(At("[::1]:8090").loopback);
   EXPECT_EQ(At("localhost:8090").host, "127.0.0.1");
+  EXPECT_TRUE(At(":8090").loopback);
   EXPECT_FALSE(At("0.0.0.0:8090").loopback);
   EXPECT_FALSE(At("[::]:8090").loopback);
-  ListenAddress address;
-  for (const char* wrong : {"", "8090", ":8090", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x",
-                            "127.0.0.1:70000", "::1:8090", "example.com:8090", "[::1]"}) {
-    EXPECT_FALSE(ParseListenAddress(wrong, &address)) << wrong;
+  OwnAddress address;
+  for (const char* wrong : {"", "8090", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000",
+                            "::1:8090", "example.com:8090", "[::1]"}) {
+    EXPECT_FALSE(ParseOwnAddress(wrong, &address)) << wrong;
   }
 }
 

@@ -35,7 +35,7 @@ inline EventResult ResultOf(const ClaimedEvent& event) {
   }
   if (event.unsent() == nullptr) return EventResult::kFailed;
   return event.unsent()->timeliness == Timeliness::kTooEarly ? EventResult::kDelayed
-                                                           : EventResult::kExpired;
+                                                             : EventResult::kExpired;
 }
 
 // When a delayed event is tried, which is no retry. In the transaction that stores it.

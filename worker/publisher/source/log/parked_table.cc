@@ -153,7 +153,8 @@ Events ParkedTable::ReadRows(Statement* statement, std::initializer_list<Datum> 
       EventPointer event = MakeEvent(row, topic_, ordering_);
       event->id = row.event.id;
       event->attempts = Int32Column(at, kAttempts);
-      if (event->unsent() != nullptr) event->extras->unsent->republished = BoolColumn(at, kRepublished);
+      if (event->unsent() != nullptr)
+        event->extras->unsent->republished = BoolColumn(at, kRepublished);
       if (!IsNull(at, kWhyUnreadable)) Reject(TextColumn(at, kWhyUnreadable), event.get());
       const bool readable = !event->encoded.empty() || event->unsent() != nullptr;
       if (!readable && !event->id.empty()) unreadable->push_back(event->id);
