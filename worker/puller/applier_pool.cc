@@ -146,7 +146,9 @@ std::optional<Unanswered> ApplierPool::OldestUnanswered() const {
 std::vector<ThreadSigns::Applier> ApplierPool::Signs() const {
   std::vector<ThreadSigns::Applier> signs;
   for (const Applier& applier : appliers_) {
-    signs.push_back({applier.inbox->progressed_at(), applier.inbox->asked()});
+    // In this order: an answer that comes meanwhile is progress, and seen as such.
+    const std::optional<Unanswered> asked = applier.inbox->asked();
+    signs.push_back({applier.inbox->progressed_at(), asked});
   }
   return signs;
 }

@@ -19,7 +19,7 @@ std::string Process(const Unanswered& asked) {
 
 }  // namespace
 
-std::optional<Unanswered> Liveness::NextLook(const ThreadSigns& signs, TimePoint now) {
+std::vector<Unanswered> Liveness::Looks(const ThreadSigns& signs, TimePoint now) {
   // What is known of statements that have been answered says nothing of later ones.
   std::erase_if(looks_, [&signs](const auto& each) {
     return std::none_of(signs.appliers.begin(), signs.appliers.end(), [&](const auto& applier) {
@@ -27,6 +27,7 @@ std::optional<Unanswered> Liveness::NextLook(const ThreadSigns& signs, TimePoint
              applier.asked->since == each.second.since;
     });
   });
+  std::vector<Unanswered> due;
   for (const ThreadSigns::Applier& applier : signs.appliers) {
     if (!applier.asked || now - applier.asked->since < times_.look_after) continue;
     Look& look =
@@ -34,9 +35,9 @@ std::optional<Unanswered> Liveness::NextLook(const ThreadSigns& signs, TimePoint
             .first->second;
     if (now < look.next) continue;
     look.next = now + times_.look_interval;
-    return applier.asked;
+    due.push_back(*applier.asked);
   }
-  return std::nullopt;
+  return due;
 }
 
 void Liveness::Looked(const Unanswered& asked, Backend backend, TimePoint now) {

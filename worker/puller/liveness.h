@@ -54,13 +54,15 @@ class Liveness {
     std::chrono::milliseconds look_interval = std::chrono::seconds(5);
     std::chrono::milliseconds doubt = std::chrono::seconds(8);
   };
-  static constexpr std::chrono::seconds kGrace{15};
+  // Longer than an applier waits for an answer before it ends the connection (database.h): it may
+  // have waited for a server connection of a pooler, or for a synchronous standby.
+  static constexpr std::chrono::seconds kGrace{60};
 
   explicit Liveness(Times times) : times_(times) {}
 
-  // The statement about whose process the server is to be asked now, if any. Looked() tells what it
-  // has said, unless it did not answer.
-  std::optional<Unanswered> NextLook(const ThreadSigns& signs, TimePoint now);
+  // The statements about whose processes the server is to be asked now. Looked() tells what it has
+  // said, unless it did not answer.
+  std::vector<Unanswered> Looks(const ThreadSigns& signs, TimePoint now);
   void Looked(const Unanswered& asked, Backend backend, TimePoint now);
 
   // Why the subscription is stuck, a line for each reason; none: its threads get on.

@@ -190,6 +190,7 @@ class Puller {
     bool any_ready = runners_.empty() && not_started_.size() == CountPaused();
     bool opening = false;
     for (const auto& [name, runner] : runners_) {
+      watch_.Turns();
       const std::string subject = "subscription \"" + name + "\": ";
       Connection* const database = CanReport() ? connection_.get() : nullptr;
       for (const std::string& reason : watch_.Stuck(name, runner->Signs(), database, kReportTime)) {
@@ -255,7 +256,9 @@ class Puller {
 
   bool CanReport() { return connection_ && connection_->alive(); }
 
+  // Each takes kReportTime at most, and there may be many.
   QueryResult Store(const std::string& name, int appliers, const StatusNumbers& numbers) {
+    watch_.Turns();
     connection_->SetDeadline(Clock::now() + kReportTime);
     QueryResult result = StoreReport(connection_.get(), name, appliers, numbers);
     connection_->SetDeadline(Clock::time_point::max());
@@ -350,6 +353,7 @@ class Puller {
     }
     for (const auto& [name, config] : configs) {
       if (runners_.contains(name)) continue;
+      watch_.Turns();
       std::shared_ptr<PullStatus>& status = statuses[name];
       if (!status) status = std::make_shared<PullStatus>();
       auto runner = std::make_unique<Runner>(config, options_.dsn, status,
@@ -423,6 +427,7 @@ class Puller {
   }
   void Remove(const std::string& name) {
     if (!connection_ || !connection_->alive()) return;
+    watch_.Turns();
     connection_->SetDeadline(Clock::now() + kLastReportTime);
     RemoveReport(connection_.get(), name);
     connection_->SetDeadline(Clock::time_point::max());

@@ -80,11 +80,13 @@ void PullWatch::Turns(Clock::duration wait) {
 std::vector<std::string> PullWatch::Stuck(const std::string& subscription, const ThreadSigns& signs,
                                           Connection* database, Clock::duration time) {
   Liveness& liveness = liveness_.try_emplace(subscription, LivenessTimes()).first->second;
-  if (const auto asked = liveness.NextLook(signs, Clock::now()); asked && database != nullptr) {
-    database->SetDeadline(Clock::now() + time);
-    const auto backend = Look(database, *asked);
+  const auto until = Clock::now() + time;
+  for (const Unanswered& asked : liveness.Looks(signs, Clock::now())) {
+    if (database == nullptr || !database->alive() || Clock::now() >= until) break;
+    database->SetDeadline(until);
+    const auto backend = Look(database, asked);
     database->SetDeadline(Clock::time_point::max());
-    if (backend) liveness.Looked(*asked, *backend, Clock::now());
+    if (backend) liveness.Looked(asked, *backend, Clock::now());
   }
   std::vector<std::string> reasons = liveness.Reasons(signs, Clock::now());
   for (const std::string& reason : reasons) {

@@ -79,15 +79,15 @@ void SubscriptionStream::Stop(Clock::duration timeout) {
 }
 
 SubscriptionStream::Clock::duration SubscriptionStream::Silence() {
+  const auto now = Clock::now();
   // What waits for an answer does not become more.
-  const bool waits = asked_.exchange(true);
-  if (waits) return Clock::now() - progressed_at_.load();
-  GiveBack([this] {
-    progressed_at_ = Clock::now();
-    asked_ = false;
-    return std::vector<uint64_t>();
-  });
-  return Clock::duration::zero();
+  if (sign_.Ask(now)) {
+    GiveBack([this] {
+      sign_.Given();
+      return std::vector<uint64_t>();
+    });
+  }
+  return sign_.Silence(now);
 }
 
 }  // namespace postbox::puller

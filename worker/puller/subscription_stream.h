@@ -18,6 +18,7 @@
 #include "worker/pubsub/pull/subscriber.h"
 #include "worker/puller/config.h"
 #include "worker/puller/pull_status.h"
+#include "worker/puller/sign_of_life.h"
 #include "worker/puller/subscription_metrics.h"
 
 namespace postbox::puller {
@@ -65,8 +66,7 @@ class SubscriptionStream {
   std::unique_ptr<pubsub::Subscriber> subscriber_;
   std::atomic<bool> ordered_ = false;
   std::atomic<bool> failed_ = false;
-  std::atomic<Clock::time_point> progressed_at_ = Clock::now();
-  std::atomic<bool> asked_ = false;  // for a sign, and it has not come
+  SignOfLife sign_;
 };
 
 }  // namespace postbox::puller
