@@ -92,6 +92,9 @@ constexpr Metric kAge = {"postbox_metrics_gauges_age_seconds", "gauge", "seconds
 constexpr Metric kNotCounted = {
     "postbox_metrics_not_counted_total", "counter", "",
     "How often something was not counted, in any database, because the registry was full"};
+constexpr Metric kSpansDropped = {
+    "postbox_trace_spans_dropped_total", "counter", "spans",
+    "Spans of publisher workers, in any database, that no collector has taken"};
 constexpr Metric kInfo = {"postbox_info", "gauge", "",
                           "1; the label is the version of the library"};
 
@@ -366,6 +369,7 @@ void AddDatabase(const MeteredObjects& all, const Workers& workers, MetricRows* 
     rows->Add(kAge, {}, std::max(age, 0.0) / USECS_PER_SEC);
   }
   rows->Add(kNotCounted, {}, metrics.not_counted);
+  rows->Add(kSpansDropped, {}, metrics.spans_dropped);
 }
 
 }  // namespace

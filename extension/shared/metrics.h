@@ -115,6 +115,7 @@ struct MetricsState {
   uint32 layout;       // kMetricsLayout
   uint32 last_number;  // of an object with a name; under the lock
   Counter not_counted;
+  Counter spans_dropped;  // of the traces of workers
   MetricPool<PublicationMetrics, kMaxMetricPublications> publications;
   PublishMeter meters[kMaxMetricPublications];  // of the publication in the same place
   MetricPool<OutboxMetrics, kMaxMetricOutboxes> outboxes;

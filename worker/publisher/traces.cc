@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "extension/shared/metrics.h"
 #include "extension/shared/settings.h"
 #include "proto/rules/otlp_endpoint.h"
 #include "worker/publisher/base/limited_log.h"
@@ -36,8 +37,15 @@ void Traces::FollowSettings() {
   UseEventSpans(exporter_);
 }
 
+void Traces::CountDropped() {
+  const std::uint64_t dropped = exporter_->Counts().dropped;
+  if (metrics_state() != nullptr) Add(&metrics_state()->spans_dropped, dropped - counted_);
+  counted_ = dropped;
+}
+
 void Traces::Look() {
   if (exporter_ == nullptr) return;
+  CountDropped();
   const auto dropped = exporter_->TakeDropped();
   if (!dropped) return;
   const std::string error = Shortened(ServerText(dropped->error), kMaxReason);
@@ -55,7 +63,9 @@ void Traces::Stop() noexcept {
   if (exporter_ == nullptr) return;
   UseEventSpans(nullptr);
   exporter_->Stop(kFlushTime);
+  CountDropped();
   exporter_.reset();
+  counted_ = 0;
 }
 
 }  // namespace postbox::publisher

@@ -13,6 +13,7 @@
 #include "extension/rules/log_fields.h"
 #include "extension/rules/repeat_limit.h"
 #include "proto/rules/attributes.h"
+#include "proto/rules/utf8.h"
 #include "worker/base/line_queue.h"
 #include "worker/puller/key_queues.h"
 #include "worker/puller/received_event.h"
@@ -58,9 +59,12 @@ void Write(const Limit::Line& line) {
   LogLine(spdlog::level::warn, line.text.message, fields);
 }
 
-// A string without blanks, quotes and the like is written without quotes.
+// A string without blanks, quotes and the like is written without quotes. What is not UTF-8 in it
+// is replaced, as in JSON.
 std::string Plain(const Fields& value) {
-  return value.is_string() ? FieldValue(value.get_ref<const std::string&>()) : Dump(value);
+  if (!value.is_string()) return Dump(value);
+  const auto& text = value.get_ref<const std::string&>();
+  return pubsub::IsValidUtf8(text) ? FieldValue(text) : Dump(value);
 }
 
 std::string LineOf(spdlog::level::level_enum level, std::string_view message,

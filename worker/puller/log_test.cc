@@ -64,6 +64,11 @@ TEST_F(LogTest, AFailureThatGoesOnIsSummed) {
   EXPECT_EQ(Count("event=999 repeated=990"), 1);
 }
 
+TEST_F(LogTest, ALineIsUtf8WhateverAValueIs) {
+  LogWarn("failed", {{"key", "a\xff"}, {"error", "no\xff way"}});
+  EXPECT_EQ(Count("key=\"a\xEF\xBF\xBD\" error=\"no\xEF\xBF\xBD way\""), 1) << lines_.str();
+}
+
 TEST_F(LogTest, ALineAboutAnEventHasItsFieldsAndItsTrace) {
   Delivery delivery;
   delivery.message.message_id = "m1";

@@ -14,7 +14,6 @@
 #include "worker/publisher/source/unsent_event.h"
 #include "worker/pubsub/publish/outgoing_message.h"
 #include "worker/pubsub/publish/prefetch.h"
-#include "worker/pubsub/traces/span.h"
 
 namespace postbox::publisher {
 
@@ -25,8 +24,8 @@ inline constexpr std::size_t kMaxKey = pubsub::kMaxOrderingKeyBytes;
 struct EventExtras {
   // The event must not be sent, and is kRejected from the start.
   std::optional<UnsentEvent> unsent;
-  // Of one that is `traced`: its span, which is exported when it is published or refused.
-  std::optional<pubsub::Span> create;
+  // Of one that is `traced`: the span in which it was emitted (event_spans.h).
+  std::uint64_t parent_span = 0;
 };
 
 struct ClaimedEvent : pubsub::OutgoingMessage {

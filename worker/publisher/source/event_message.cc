@@ -183,18 +183,16 @@ void FillMessage(const EventView& event, std::string_view topic, const Ordering&
                                              .schema_version = event.schema_version});
   message->topic = topic;
   ordering.SetKey(event.aggregate_id, &message->ordering_key);
-  std::span extra(event.attributes, static_cast<std::size_t>(event.attribute_count));
-  TracedAttributes traced;
-  if (!extra.empty() && EventSpans() != nullptr && traced.Take(event, topic, message)) {
-    extra = traced.attributes();
+  const auto encode = [&](std::span<const pubsub::AttributeView> attributes) {
+    pubsub::EncodeMessage(event.payload, attributes, message->ordering_key, &message->encoded);
+  };
+  const std::span extra(event.attributes, static_cast<std::size_t>(event.attribute_count));
+  if (extra.empty()) return encode(standard.views());
+  if (EventSpans() != nullptr) {
+    TracedAttributes traced;
+    if (traced.Take(event, topic, message)) return encode(standard.With(traced.attributes()));
   }
-  if (extra.empty()) {
-    pubsub::EncodeMessage(event.payload, standard.views(), message->ordering_key,
-                          &message->encoded);
-  } else {
-    pubsub::EncodeMessage(event.payload, standard.With(extra), message->ordering_key,
-                          &message->encoded);
-  }
+  encode(standard.With(extra));
 }
 
 }  // namespace postbox::publisher

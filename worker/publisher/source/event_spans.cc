@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "proto/rules/trace_context.h"
+#include "worker/pubsub/publish/message_wire.h"
 #include "worker/pubsub/traces/messaging_spans.h"
 
 namespace postbox::publisher {
@@ -34,22 +35,26 @@ bool TracedAttributes::Take(const EventView& event, std::string_view topic, Clai
   }
   message->traced = true;
   message->extras = std::make_unique<EventExtras>();
-  message->extras->create = pubsub::CreateSpan(topic, create, parent->span, event.id,
-                                               message->ordering_key, event.occurred_at_micros);
+  message->extras->parent_span = parent->span;
   return true;
 }
 
 void AddCreateSpan(ClaimedEvent* event) {
   const bool published = event->status == pubsub::PublishStatus::kPublished;
   if (!published && event->status != pubsub::PublishStatus::kRejected) return;
-  if (event->extras == nullptr || !event->extras->create || event_spans == nullptr) return;
-  std::optional<pubsub::Span>& create = event->extras->create;
+  if (event->extras == nullptr || event_spans == nullptr) return;
+  const auto attributes = pubsub::MessageAttributes(event->encoded);
+  const std::optional<pubsub::TraceContext> create = pubsub::FindTraceContext(attributes);
+  if (!create) return;  // it was found unreadable afterwards
+  const auto* id = pubsub::FindAttribute(attributes, pubsub::kEventId);
+  pubsub::Span span = pubsub::CreateSpan(event->topic, *create, event->extras->parent_span,
+                                         id == nullptr ? std::string_view() : *id,
+                                         event->ordering_key, event->occurred_at);
   if (!published) {
-    create->error_type = "rejected";
-    create->error = event->error;
+    span.error_type = "rejected";
+    span.error = event->error;
   }
-  event_spans->Add(std::move(*create));
-  create.reset();
+  event_spans->Add(std::move(span));
 }
 
 }  // namespace postbox::publisher

@@ -4,7 +4,8 @@
 // caller's `traceparent`. The worker makes the span of what the event says: its trace and its
 // parent are those of `traceparent`, its id is CreateSpanId() (proto/rules/trace_context.h), and it
 // begins and ends when the event occurred. The message that is sent names this span. So what
-// consumers do is a child of it.
+// consumers do is a child of it. The span is made when the event has its result: of an event on its
+// way there is no more than the id of its parent.
 //
 // Where traces are off, or the trace of the event is not sampled, the message has the caller's
 // `traceparent` as it is.

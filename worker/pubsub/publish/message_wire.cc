@@ -67,26 +67,6 @@ void SetSize(std::size_t size, std::string* text) {
   text->resize(size);
 }
 
-// Takes the next field, of which the value is bytes. Nothing at the end, or at something else.
-std::optional<std::uint8_t> TakeField(std::string_view* wire, std::string_view* value) {
-  if (wire->size() < 2) return std::nullopt;
-  const auto tag = static_cast<std::uint8_t>(wire->front());
-  wire->remove_prefix(1);
-  std::uint64_t size = 0;
-  for (int shift = 0; shift < 35; shift += 7) {
-    if (wire->empty()) return std::nullopt;
-    const auto byte = static_cast<unsigned char>(wire->front());
-    wire->remove_prefix(1);
-    size |= static_cast<std::uint64_t>(byte & 0x7f) << shift;
-    if (byte >= 0x80) continue;
-    if ((tag & 7) != 2 || size > wire->size()) return std::nullopt;
-    *value = wire->substr(0, size);
-    wire->remove_prefix(size);
-    return tag;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::uint8_t* WriteTopic(std::string_view topic, std::uint8_t* out) {
@@ -140,23 +120,14 @@ std::optional<std::size_t> CountMessageIds(std::string_view response) {
 
 std::vector<std::string_view> ReadMessageIds(std::string_view response) {
   std::vector<std::string_view> ids;
-  std::string_view id;
-  while (const auto tag = TakeField(&response, &id)) {
-    if (*tag == LengthDelimited(1)) ids.push_back(id);
+  while (const auto field = TakeField(&response)) {
+    if (field->number == 1) ids.push_back(field->bytes);
   }
   return ids;
 }
 
 std::optional<TraceContext> EncodedTraceContext(std::string_view encoded) {
-  std::vector<AttributeView> attributes;
-  std::string_view entry;
-  while (const auto tag = TakeField(&encoded, &entry)) {
-    if (*tag != LengthDelimited(2)) continue;
-    std::string_view name;
-    std::string_view value;
-    if (TakeField(&entry, &name) && TakeField(&entry, &value)) attributes.emplace_back(name, value);
-  }
-  return FindTraceContext(attributes);
+  return FindTraceContext(MessageAttributes(encoded));
 }
 
 }  // namespace postbox::pubsub

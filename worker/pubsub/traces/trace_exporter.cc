@@ -6,6 +6,7 @@
 #include <grpcpp/support/async_unary_call.h>
 #include <grpcpp/support/byte_buffer.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -37,9 +38,10 @@ struct SharedQueue {
 // The part that lives on the loop's thread, constructor and destructor included.
 class TraceExporterCore {
  public:
-  TraceExporterCore(EventLoop* loop, SharedQueue* queue, const TraceExporterOptions& options)
+  TraceExporterCore(EventLoop* loop, std::shared_ptr<SharedQueue> queue,
+                    const TraceExporterOptions& options)
       : loop_(loop),
-        queue_(queue),
+        queue_(std::move(queue)),
         service_name_(options.service_name),
         stub_(options.endpoint,
               options.endpoint.plaintext ? grpc::InsecureChannelCredentials()
@@ -114,7 +116,7 @@ class TraceExporterCore {
   }
 
   EventLoop* const loop_;
-  SharedQueue* const queue_;
+  const std::shared_ptr<SharedQueue> queue_;
   const std::string service_name_;
   RenewedStub<grpc::GenericStub> stub_;
   EventLoop::TimerId timer_;
@@ -129,8 +131,7 @@ class TraceExporterImpl final : public TraceExporter {
   bool Start(const TraceExporterOptions& options, std::string* error) {
     loop_ = EventLoop::Start("postbox traces", error);
     if (loop_ == nullptr) return false;
-    loop_->Run(
-        [&] { core_ = std::make_unique<TraceExporterCore>(loop_.get(), queue_.get(), options); });
+    loop_->Run([&] { core_ = std::make_unique<TraceExporterCore>(loop_.get(), queue_, options); });
     return true;
   }
 
@@ -164,16 +165,13 @@ class TraceExporterImpl final : public TraceExporter {
     if (!loop_->Stop([this] { core_.reset(); })) {
       // A call that has not ended although it was cancelled still refers to these.
       static_cast<void>(core_.release());
-      static_cast<void>(queue_.release());
       static_cast<void>(loop_.release());
-      queue_ = std::make_unique<SharedQueue>();
-      queue_->stopped = true;
     }
     loop_.reset();
   }
 
  private:
-  std::unique_ptr<SharedQueue> queue_ = std::make_unique<SharedQueue>();
+  const std::shared_ptr<SharedQueue> queue_ = std::make_shared<SharedQueue>();
   std::unique_ptr<TraceExporterCore> core_;  // made and destroyed on the loop's thread
   std::unique_ptr<EventLoop> loop_;
 };
