@@ -3,6 +3,7 @@
 // Tables of users are read as `postbox audit` reads them: as their owner, by callers who may read
 // them (extension/registry/read_as_owner.h). The SQL is in sql/install/functions/84_console.sql.
 #include "extension/registry/read_as_owner.h"
+#include "extension/trust/operator_role.h"
 #include "extension/trust/registrar.h"
 
 extern "C" {
@@ -12,7 +13,7 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// Any role may store rows, so they are short. A filter of postbox console has at most 200 ids.
+// Nothing deletes the rows, so they are short. A filter of postbox console has at most 200 ids.
 constexpr size_t kLongestText = 1000;
 constexpr size_t kLargestFilter = 16384;
 
@@ -38,6 +39,24 @@ void CheckExpected(int64 affected, FunctionCallInfo fcinfo) {
         "", "Look at them, and confirm again.");
 }
 
+// Each action has checked the rights to its subject before. A role that can do none of them has
+// nothing to store, so it does not fill the table.
+void RequireActor() {
+  if (IsOperator(GetUserId())) return;
+  const SpiConnection connection;
+  const FixedSearchPath search_path;
+  Parameters none;
+  Run("SELECT EXISTS (SELECT FROM (SELECT o.relation FROM postbox.outbox o "
+      "UNION ALL SELECT i.relation FROM postbox.inbox i) r "
+      "JOIN pg_class c ON c.oid = r.relation WHERE pg_has_role(c.relowner, 'USAGE')) "
+      "OR EXISTS (SELECT FROM postbox.backfill_status b WHERE pg_has_role(b.owner, 'USAGE'))",
+      none);
+  if (BoolColumn(0, 1)) return;
+  Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied to record an action of a console",
+        "The role owns no outbox, no inbox and no backfill.",
+        "Use a role that owns one, or a member of postbox_operator.");
+}
+
 }  // namespace
 }  // namespace postbox
 
@@ -45,6 +64,7 @@ void CheckExpected(int64 affected, FunctionCallInfo fcinfo) {
 POSTBOX_FUNCTION(record_console_action) {
   using namespace postbox;
   return Guarded([&] {
+    RequireActor();
     CheckLength(TextArgument(fcinfo, 0, "action"), "action");
     CheckLength(TextArgument(fcinfo, 1, "subject"), "subject");
     CheckExpected(DatumGetInt64(Argument(fcinfo, 2, "affected")), fcinfo);
@@ -67,8 +87,8 @@ POSTBOX_FUNCTION(find_events) {
   using namespace postbox;
   return Guarded([&] {
     return RowsAsOwner(fcinfo, OutboxArgument(fcinfo),
-                       "SELECT * FROM postbox.read_found_events($1, $2, $3, $4, $5, $6)",
-                       {TEXTOID, UUIDOID, TEXTOID, TEXTOID, INT8OID, INT4OID});
+                       "SELECT * FROM postbox.read_found_events($1, $2, $3, $4, $5, $6, $7)",
+                       {TEXTOID, UUIDOID, TEXTOID, TEXTOID, INT8OID, INT4OID, INT4OID});
   });
 }
 

@@ -137,8 +137,8 @@ my @calls = (
 				"SELECT postbox.audit_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', true), postbox.read_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', false), postbox.read_events('$_', '{550e8400-e29b-41d4-a716-446655440000}', NULL)",
 				"SELECT postbox.audit_repeated_versions('$_', 10), postbox.read_repeated_versions('$_', 10)",
 				"SELECT postbox.audit_last_versions('$_', '{item.changed}', '{item}', '{i1}'), postbox.read_last_versions('$_', '{item.changed}', '{item}', '{i1}')",
-				"SELECT postbox.find_events('$_', NULL, 'i1', NULL, 100, 10), postbox.read_found_events('$_', NULL, 'i1', 'f', 100, 10)",
-				"SELECT postbox.find_events('$_', '550e8400-e29b-41d4-a716-446655440000', NULL, NULL, 100, 10), postbox.read_found_events('$_', '550e8400-e29b-41d4-a716-446655440000', NULL, NULL, 100, 10)",
+				"SELECT postbox.find_events('$_', NULL, 'i1', NULL, 100, 10, 50), postbox.read_found_events('$_', NULL, 'i1', 'f', 100, 10, 50)",
+				"SELECT postbox.find_events('$_', '550e8400-e29b-41d4-a716-446655440000', NULL, NULL, 100, 10, 50), postbox.read_found_events('$_', '550e8400-e29b-41d4-a716-446655440000', NULL, NULL, 100, 10, 50)",
 			)
 		} qw(log jobs adopted)),
 	q{SELECT postbox.emitted_form(o, 'app.log'::pg_catalog.text) FROM postbox.outbox o},

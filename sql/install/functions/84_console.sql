@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION postbox.record_console_action(action text, subject te
 COMMENT ON FUNCTION postbox.record_console_action(text, text, bigint, bigint, text, jsonb) IS
     'Internal: for postbox console, stores what the current user has done in postbox.console_action and returns the number of the row; raises 55000 if `affected` is more than `expected`.';
 
-CREATE OR REPLACE FUNCTION postbox.read_found_events(publication text, event_id uuid, wanted_key text, wanted_trace text, newest bigint, most int)
+CREATE OR REPLACE FUNCTION postbox.read_found_events(publication text, event_id uuid, wanted_key text, wanted_trace text, newest bigint, most int, most_bytes int)
     RETURNS TABLE (id uuid, aggregate_type text, aggregate_id text, event_type text, version bigint, occurred bigint, bytes bigint, payload bytea, attributes jsonb,
                    place bigint, state text, attempts int, next_retry_at timestamptz, last_error text)
     LANGUAGE plpgsql STABLE
@@ -34,25 +34,27 @@ BEGIN
         RETURN;
     END IF;
     form := postbox.emitted_form(registered, events);
+    -- The rows are kept in memory, so what an emitter has made large is cut.
     stored := postbox.parked_form(registered);
     RETURN QUERY EXECUTE format($sql$
-        SELECT r.id, r.aggregate_type, r.aggregate_id, r.event_type, r.version, r.occurred, r.bytes, r.payload, r.attributes, r.place, r.state,
+        SELECT r.id, left(r.aggregate_type, 2000), left(r.aggregate_id, 2000), left(r.event_type, 2000), r.version, r.occurred, r.bytes,
+               substring(r.payload FOR $7), CASE WHEN octet_length(r.attributes::text) <= 262144 THEN r.attributes END, r.place, r.state,
                s.publish_attempts, s.next_retry_at, s.last_error
         FROM (SELECT r.* FROM (SELECT %s FROM %s) r WHERE %s LIMIT $6) r LEFT JOIN LATERAL (
             SELECT q.publish_attempts, q.next_retry_at, q.last_error FROM %s q JOIN postbox.publication p ON p.name = $1
             WHERE %s = r.id AND (%s) AND (%s) LIMIT 1) s ON true
         $sql$, form.columns, form.source, which, stored.relation, stored.id, stored.parked, stored."of")
-        USING publication, event_id, wanted_key, wanted_trace, newest, most;
+        USING publication, event_id, wanted_key, wanted_trace, newest, most, most_bytes;
 END
 $$;
-COMMENT ON FUNCTION postbox.read_found_events(text, uuid, text, text, bigint, int) IS 'Internal: postbox.find_events with the rights of the current user.';
+COMMENT ON FUNCTION postbox.read_found_events(text, uuid, text, text, bigint, int, int) IS 'Internal: postbox.find_events with the rights of the current user.';
 
-CREATE OR REPLACE FUNCTION postbox.find_events(publication text, event_id uuid, wanted_key text, wanted_trace text, newest bigint, most int)
+CREATE OR REPLACE FUNCTION postbox.find_events(publication text, event_id uuid, wanted_key text, wanted_trace text, newest bigint, most int, most_bytes int)
     RETURNS TABLE (id uuid, aggregate_type text, aggregate_id text, event_type text, version bigint, occurred bigint, bytes bigint, payload bytea, attributes jsonb,
                    place bigint, state text, attempts int, next_retry_at timestamptz, last_error text)
     LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.find_events(text, uuid, text, text, bigint, int) IS
-    'Internal: for postbox console, the event of this id, or those of a key or a trace among the newest events of the outbox of a publication, at most so many, read as its owner.';
+COMMENT ON FUNCTION postbox.find_events(text, uuid, text, text, bigint, int, int) IS
+    'Internal: for postbox console, the event of this id, or those of a key or a trace among the newest events of the outbox of a publication, at most so many, with so many bytes of their payloads, read as its owner.';
 
 CREATE OR REPLACE FUNCTION postbox.read_found_received(inbox regclass, aggregate_id text, newest bigint, most int) RETURNS TABLE (event_id uuid, received bigint)
     LANGUAGE plpgsql STABLE

@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kLook{1};
 std::string CheckTokenFile(const std::string& file) {
   struct stat status {};
   if (stat(file.c_str(), &status) != 0) return "the file of --token-file cannot be read";
-  if ((status.st_mode & S_IROTH) != 0) return "every user may read the file of --token-file";
+  if (IsOpenToAll(file)) return "every user may read or change the file of --token-file";
   return ReadToken(file).empty() ? "the file of --token-file must have a token of 32 or more bytes"
                                  : "";
 }

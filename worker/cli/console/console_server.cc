@@ -2,6 +2,9 @@
 
 #include <httplib.h>
 
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <mutex>
@@ -51,6 +54,9 @@ void Put(const Answer& answer, Response* response) {
   response->set_content(answer.body, "application/json");
 }
 
+// A role has room for its users, and one role alone fills neither the sessions nor the threads.
+size_t MostOfRole(int most_sessions) { return static_cast<size_t>(std::max(most_sessions / 4, 1)); }
+
 // The value of the cookie of the console; empty if there is none.
 std::string CookieOf(const Request& request) {
   const std::string cookies = "; " + request.get_header_value("Cookie");
@@ -82,9 +88,15 @@ std::optional<JsonValue> OrderOf(const Request& request) {
 
 }  // namespace
 
+bool IsOpenToAll(const std::string& file) {
+  struct stat status {};
+  return stat(file.c_str(), &status) == 0 && (status.st_mode & (S_IROTH | S_IWOTH)) != 0;
+}
+
 std::string ReadToken(const std::string& file) {
   constexpr size_t kShortest = 32;
   constexpr size_t kLongest = 1024;
+  if (IsOpenToAll(file)) return "";
   std::ifstream in(file, std::ios::binary);
   std::string token(kLongest, '\0');
   in.read(token.data(), static_cast<std::streamsize>(token.size()));
@@ -103,6 +115,7 @@ class ConsoleServer::Impl {
         url_(std::move(url)),
         interrupt_(interrupt),
         sessions_({.most = static_cast<size_t>(options.most_sessions),
+                   .most_of_role = MostOfRole(options.most_sessions),
                    .idle = std::chrono::seconds(options.idle_seconds)}) {}
   ~Impl() { Stop(); }
   Impl(const Impl&) = delete;
@@ -116,6 +129,9 @@ class ConsoleServer::Impl {
     server_.set_keep_alive_timeout(kIdleSeconds);
     server_.set_default_headers(SafeHeaders());
     server_.set_pre_routing_handler([this](const Request& request, Response& response) {
+      // A request can name thousands of ranges, and its answer would have the body as many times.
+      // The handlers see the request of the server as a constant, which it is not.
+      const_cast<Request&>(request).ranges.clear();
       const bool refused = RefuseForeign(request, &response);
       return refused ? httplib::Server::HandlerResponse::Handled
                      : httplib::Server::HandlerResponse::Unhandled;
@@ -223,6 +239,9 @@ class ConsoleServer::Impl {
   }
 
   Answer LogInFrom(const Request& request, const JsonValue& order, Response* response) {
+    if (!sessions_.HasRoom(Clock::now())) return Refuse(503, "there are too many sessions");
+    const LogInPlace place(&logging_in_);
+    if (!place.free()) return Refuse(503, "too many users log in at this moment");
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       const auto wait = limit_.Try(request.remote_addr, Clock::now());
@@ -232,9 +251,6 @@ class ConsoleServer::Impl {
                       "too many attempts to log in: wait " + std::to_string(wait.count()) + " s");
       }
     }
-    if (!sessions_.HasRoom(Clock::now())) return Refuse(503, "there are too many sessions");
-    const LogInPlace place(&logging_in_);
-    if (!place.free()) return Refuse(503, "too many users log in at this moment");
     std::string error;
     auto session = OpenSession(order, &error);
     if (!session) {
@@ -250,7 +266,8 @@ class ConsoleServer::Impl {
     const JsonValue about = Describe(*session);
     puller::LogInfo("log-in", {{"address", request.remote_addr}, {"role", session->role()}});
     const auto token = sessions_.Begin(std::move(session), Clock::now());
-    if (!token) return Refuse(503, "there are too many sessions");
+    if (!token) return Refuse(503, "there are too many sessions, or too many of this role");
+    sessions_.End(CookieOf(request));
     SetCookie(*token, response);
     return Give(about);
   }

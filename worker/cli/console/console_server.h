@@ -30,8 +30,10 @@ class ConsoleServer {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Without white space at its ends; empty if the file cannot be read, or has no token that is long
-// enough.
+// Whether every user may read or change the file.
+bool IsOpenToAll(const std::string& file);
+// Without white space at its ends; empty if the file cannot be read, is open to all, or has no
+// token that is long enough.
 std::string ReadToken(const std::string& file);
 
 }  // namespace postbox::cli

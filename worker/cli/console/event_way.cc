@@ -1,5 +1,6 @@
 #include "worker/cli/console/event_way.h"
 
+#include <chrono>
 #include <set>
 
 #include "proto/rules/attributes.h"
@@ -15,6 +16,10 @@ constexpr int kMostPlaces = 50;   // outboxes and inboxes that are looked into
 constexpr int kMostEvents = 200;  // of each
 constexpr int kPayloadOfMany = 4096;
 constexpr char kNewest[] = "100000";
+// A search looks into one place after the other, as long as these two allow it.
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kLongestSearch{30};
+constexpr size_t kMostFoundBytes = 4194304;
 
 // One publication of each outbox would do for the events, but each has its own state of them.
 constexpr char kPublications[] =
@@ -27,7 +32,7 @@ constexpr char kInboxes[] =
 // With the state of a parked event, and of one that has expired.
 constexpr char kOutgoing[] = R"(
     WITH e AS MATERIALIZED (
-      SELECT * FROM postbox.find_events($1, $2::uuid, $3, $4, $5::bigint, $6::int))
+      SELECT * FROM postbox.find_events($1, $2::uuid, $3, $4, $5::bigint, $6::int, $7::int))
     SELECT json_build_object(
       'publication', $1::text, 'outbox', p.outbox::text, 'topic', p.topic, 'event_id', e.id,
       'event_type', e.event_type, 'aggregate_type', e.aggregate_type,
@@ -39,8 +44,7 @@ constexpr char kOutgoing[] = R"(
                                            'last_of_aggregate', x.last_of_aggregate)
                   FROM postbox.expired_event x
                   WHERE x.publication = $1 AND x.event_id = e.id::text LIMIT 1),
-      'bytes', e.bytes, 'payload_hex',
-      encode(substring(e.payload FOR $7::int), 'hex'))::text
+      'bytes', e.bytes, 'payload_hex', encode(e.payload, 'hex'))::text
     FROM e, postbox.publication p WHERE p.name = $1 ORDER BY e.place DESC)";
 
 constexpr char kIncoming[] = R"(
@@ -119,12 +123,18 @@ class Search {
   void Collect(const char* part, const std::string& place, const char* sql,
                const std::vector<Parameter>& values) {
     if (session_->over()) return;
+    if (Clock::now() > end_) return NotRead(place, "there was no time left: choose one place");
+    if (bytes_ > kMostFoundBytes) return NotRead(place, "there is too much: choose one place");
     const QueryResult found = session_->Read(sql, values);
     if (!found.ok()) return NotRead(place, found.error());
     complete_ = complete_ && found.rows() < kMostEvents;
     for (int row = 0; row < found.rows(); ++row) {
+      bytes_ += found.text(row, 0).size();
       JsonValue one = JsonValue::parse(found.text(row, 0), nullptr, /*allow_exceptions=*/false);
-      if (one.is_discarded()) continue;
+      if (one.is_discarded()) {
+        NotRead(place, "the database did not return JSON");
+        continue;
+      }
       DecodePayload(&one);
       if (one["event_id"].is_string()) ids_.insert(one["event_id"].get<std::string>());
       way_[part].push_back(std::move(one));
@@ -155,6 +165,8 @@ class Search {
 
   Session* const session_;
   const Arguments& asked_;
+  const Clock::time_point end_ = Clock::now() + kLongestSearch;
+  size_t bytes_ = 0;  // of what was found
   std::set<std::string> ids_;
   bool complete_ = true;
   JsonValue way_ = {{"outgoing", JsonValue::array()},

@@ -1,5 +1,6 @@
 #include "worker/cli/console/sessions.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/cli/console/secret.h"
@@ -13,6 +14,10 @@ std::optional<std::string> Sessions::Begin(std::shared_ptr<Session> session,
   std::string token = RandomSecret();
   const std::lock_guard<std::mutex> lock(mutex_);
   if (EndOldLocked(now) >= limits_.most) return std::nullopt;
+  const auto of_role = std::count_if(sessions_.begin(), sessions_.end(), [&](const auto& one) {
+    return one.second.session->role() == session->role();
+  });
+  if (static_cast<std::size_t>(of_role) >= limits_.most_of_role) return std::nullopt;
   sessions_.emplace(Digest(token), Entry{std::move(session), now, now});
   return token;
 }

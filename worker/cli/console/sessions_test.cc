@@ -63,6 +63,19 @@ TEST_F(SessionsTest, ThereIsAMostAndOneThatHasEndedMakesRoom) {
   EXPECT_EQ(sessions_.EndOld(now_), 0u);
 }
 
+TEST_F(SessionsTest, ARoleLeavesRoomForOthers) {
+  Sessions sessions({.most = 4, .most_of_role = 2});
+  const auto begin = [&](const char* role) {
+    return sessions.Begin(std::make_shared<Session>(role, nullptr), now_);
+  };
+  const auto first = begin("stranger");
+  EXPECT_TRUE(begin("stranger").has_value());
+  EXPECT_FALSE(begin("stranger").has_value());
+  EXPECT_TRUE(begin("ops").has_value());
+  sessions.End(first.value());
+  EXPECT_TRUE(begin("stranger").has_value());
+}
+
 TEST_F(SessionsTest, ASessionHasALimitOfRequestsAtOnce) {
   Session session("ops", nullptr);
   std::vector<std::unique_ptr<Session::Use>> uses;
