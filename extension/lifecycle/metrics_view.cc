@@ -98,6 +98,9 @@ constexpr Metric kSpansDropped = {
 constexpr Metric kInfo = {"postbox_info", "gauge", "",
                           "1; the label is the version of the library"};
 
+// In seconds. Databases that take turns for lack of slots have their gauges in between, too.
+constexpr double kWorkerAway = 120;
+
 void AddEscaped(std::string_view text, std::string* json) {
   for (const char c : text) {
     if (static_cast<unsigned char>(c) < 0x20) {
@@ -139,11 +142,16 @@ class MetricRows {
   void Add(const Metric& metric, const Labels& labels, double value) {
     AddNamed(metric, metric.name, labels, value);
   }
-  // Nothing if it was not measured.
+  // Nothing if it was not measured, or long ago.
   void Add(const Metric& metric, const Labels& labels, const Gauge& gauge) {
-    const double value = gauge;
+    const double value = Known(gauge);
     if (!std::isnan(value)) Add(metric, labels, value);
   }
+  double Known(const Gauge& gauge) const {
+    return gauges_hold_ ? gauge.load() : std::numeric_limits<double>::quiet_NaN();
+  }
+  // From now on no gauge is known.
+  void HideGauges() { gauges_hold_ = false; }
   void Add(const Metric& metric, const Labels& labels, const Counter& counter) {
     Add(metric, labels, static_cast<double>(Value(counter)));
   }
@@ -180,6 +188,7 @@ class MetricRows {
 
   ReturnSetInfo* const result_;
   const MemoryContext scratch_;  // of the call, for one row at a time
+  bool gauges_hold_ = true;
 };
 
 // An object of this database, copied under the lock.
@@ -285,7 +294,7 @@ void AddPublication(const Metered& one, const std::string& topic, const Workers&
   rows->Add(kParked, publication, data.gauges[P::kParked]);
   rows->Add(kParkedKeys, publication, data.gauges[P::kParkedKeys]);
   rows->Add(kAttempts, publication, data.gauges[P::kAttempts]);
-  const double state = data.gauges[P::kState];
+  const double state = rows->Known(data.gauges[P::kState]);
   for (size_t i = 0; i < kPublicationStates.size() && !std::isnan(state); ++i) {
     rows->Add(kState, publication.With("state", kPublicationStates[i]),
               static_cast<double>(static_cast<size_t>(state) == i));
@@ -357,17 +366,28 @@ void AddObjects(const MeteredObjects& all, const Workers& workers, MetricRows* r
   }
 }
 
+// How long ago a worker began to measure the gauges, in seconds; NaN: none has.
+double AgeOfGauges(const MeteredObjects& all) {
+  for (const Metered& one : all.databases) {
+    const double at =
+        metrics_state()->databases.data[one.index].gauges[DatabaseMetrics::kMeasuredAt];
+    return std::max(static_cast<double>(GetCurrentTimestamp()) - at, 0.0) / USECS_PER_SEC;
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+// Without a worker what was measured goes out of date. One that is started again soon makes no gap.
+bool GaugesHold(const Workers& workers, double age) {
+  return workers.running > 0 || (workers.wanted > 0 && age < kWorkerAway);
+}
+
 void AddDatabase(const MeteredObjects& all, const Workers& workers, MetricRows* rows) {
   const MetricsState& metrics = *metrics_state();
   rows->Add(kRunning, {}, static_cast<double>(workers.running));
   rows->Add(kWanted, {}, static_cast<double>(workers.wanted));
   rows->Add(kShort, {}, static_cast<double>(workers.lacks_slot));
-  for (const Metered& one : all.databases) {
-    const double at = metrics.databases.data[one.index].gauges[DatabaseMetrics::kMeasuredAt];
-    if (std::isnan(at)) continue;
-    const double age = static_cast<double>(GetCurrentTimestamp()) - at;
-    rows->Add(kAge, {}, std::max(age, 0.0) / USECS_PER_SEC);
-  }
+  const double age = AgeOfGauges(all);
+  if (!std::isnan(age)) rows->Add(kAge, {}, age);
   rows->Add(kNotCounted, {}, metrics.not_counted);
   rows->Add(kSpansDropped, {}, metrics.spans_dropped);
 }
@@ -384,6 +404,7 @@ POSTBOX_FUNCTION(list_metrics) {
     if (metrics_state() == nullptr) return Datum{0};
     const MeteredObjects all = ReadRegistry();
     const Workers workers = LookAtWorkers();
+    if (!GaugesHold(workers, AgeOfGauges(all))) rows.HideGauges();
     AddObjects(all, workers, &rows);
     AddDatabase(all, workers, &rows);
     return Datum{0};

@@ -153,17 +153,27 @@ void ForgetMetrics(MetricKind kind, Oid relation, std::string_view name) {
   LWLockRelease(MetricsLock());
 }
 
-void KeepMetrics(MetricKind kind, const std::set<std::string>& names) {
+std::vector<MetricPlace> MetricPlaces(MetricKind kind) {
+  std::vector<MetricPlace> places;
+  if (metrics == nullptr) return places;
+  const std::span<const MetricKey> keys = PoolOf(kind).keys;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const uint64 owner = keys[i].owner;
+    if (DatabaseOf(owner) == MyDatabaseId) places.push_back({i, owner});
+  }
+  return places;
+}
+
+void KeepMetrics(MetricKind kind, const std::vector<MetricPlace>& places,
+                 const std::set<size_t>& kept) {
   if (metrics == nullptr) return;
-  std::vector<std::string> gone;
-  LWLockAcquire(MetricsLock(), LW_SHARED);
-  for (const MetricKey& key : PoolOf(kind).keys) {
-    if (DatabaseOf(key.owner) == MyDatabaseId && !names.contains(key.name)) {
-      gone.emplace_back(key.name);
+  LWLockAcquire(MetricsLock(), LW_EXCLUSIVE);
+  for (const MetricPlace& place : places) {
+    if (IsPlace(kind, place) && !kept.contains(place.index)) {
+      FreeKey(&PoolOf(kind).keys[place.index]);
     }
   }
   LWLockRelease(MetricsLock());
-  for (const std::string& name : gone) ForgetMetrics(kind, InvalidOid, name);
 }
 
 void ForgetMetricsOf(const std::function<bool(Oid)>& database_is_gone) {

@@ -139,7 +139,7 @@ enum class MetricKind { kPublication, kOutbox, kInbox, kSubscription, kCredentia
 
 struct MetricPlace {
   size_t index;
-  uint64 owner;  // as MetricKey::owner was
+  uint64 owner = 0;  // as MetricKey::owner was
 };
 
 // The place of an object of this database, which is made if there is none. By the OID, or if that
@@ -154,8 +154,11 @@ void SetMetricTopic(const MetricPlace& place, std::string_view topic);
 
 // The object is gone.
 void ForgetMetrics(MetricKind kind, Oid relation, std::string_view name = {});
-// All objects of a kind in this database but those with these names.
-void KeepMetrics(MetricKind kind, const std::set<std::string>& names);
+// What this database has of a kind.
+std::vector<MetricPlace> MetricPlaces(MetricKind kind);
+// Forgets those of `places` that are not in `kept`, unless another object has them by now.
+void KeepMetrics(MetricKind kind, const std::vector<MetricPlace>& places,
+                 const std::set<size_t>& kept);
 // Everything of databases for which this is true.
 void ForgetMetricsOf(const std::function<bool(Oid)>& database_is_gone);
 

@@ -125,6 +125,48 @@ subtest 'the gauges tell what waits and what is parked' => sub {
 	emulator_fault($emulator, '--clear');
 };
 
+subtest 'without a worker no gauge is shown that was measured before' => sub {
+	my $measured = q{SELECT count(*) FROM postbox.metrics WHERE name IN ('postbox_pending_events_estimate', 'postbox_publication_state', 'postbox_inbox_parked_keys_at_least')};
+	is(sql($measured), 9, 'a worker has measured them');
+	sql('ALTER SYSTEM SET postbox.publishers = 0');
+	$node->reload;
+	wait_workers($node, 'postgres', 0);
+	wait_until($node, 'postgres', "SELECT ($measured) = 0", 'they are not shown');
+	is(value('postbox_workers_running') . value('postbox_workers_wanted'), '00', 'the number of workers is');
+	cmp_ok(value('postbox_metrics_gauges_age_seconds'), '>', 0, 'and the age');
+	sql('ALTER SYSTEM RESET postbox.publishers');
+	$node->reload;
+	wait_until($node, 'postgres', "SELECT ($measured) = 9", 'a worker brings them back');
+};
+
+subtest 'an outbox that a prepared transaction takes away is forgotten' => sub {
+	sql(q{SELECT postbox.create_outbox('app.gone')});
+	wait_value('postbox_emitted_events_total', '{"outbox": "app.gone"}', 0, 'it is there');
+	sql(q{BEGIN; DELETE FROM postbox.outbox WHERE relation = 'app.gone'::regclass; PREPARE TRANSACTION 'p'; COMMIT PREPARED 'p'});
+	wait_until($node, 'postgres', q{SELECT NOT EXISTS (SELECT FROM postbox.metrics WHERE labels ->> 'outbox' = 'app.gone')}, 'its series ends');
+	isnt(value('postbox_emitted_events_total', OUTBOX), '', 'that of the other one does not');
+};
+
+subtest 'the gauges of an outbox whose owner is no superuser, and of delayed events' => sub {
+	sql(q{CREATE ROLE keeper; CREATE SCHEMA kept AUTHORIZATION keeper; SET ROLE keeper; SELECT postbox.create_outbox('kept.outbox'); RESET ROLE;
+		SELECT postbox.create_publication('kept', 'kept.outbox', 'catalog.kept.events')});
+	wait_value($_, '{"publication": "kept"}', 0, "$_ is measured") for qw(postbox_parked_keys postbox_max_delivery_attempts);
+	wait_value('postbox_outbox_retention_behind_seconds', '{"outbox": "kept.outbox"}', 0, 'and the retention');
+	for my $kind (qw(log table))
+	{
+		sql(qq{SELECT postbox.create_outbox('kept.delayed_$kind', '$kind'); SELECT postbox.create_publication('delayed_$kind', 'kept.delayed_$kind', 'catalog.kept.events');
+			SELECT postbox.outbox_emit('video', k, 'video.changed', '{}'::jsonb, outbox => 'kept.delayed_$kind', deliver_at => CASE n WHEN 1 THEN now() + interval '1 hour' END)
+			FROM unnest('{a,b}'::text[]) k, generate_series(1, 2) n});
+		wait_until($node, 'postgres', "SELECT delayed = 4 FROM postbox.publication_status WHERE publication = 'delayed_$kind'", "four events of a $kind are delayed, or behind one that is");
+		my ($keys, $attempts) = split /\|/, sql("SELECT keys, attempts FROM postbox.parked_gauges('delayed_$kind')");
+		is("$keys $attempts", '0 0', "their keys are not parked ($kind)");
+		sql(qq{UPDATE kept.delayed_$kind} . ($kind eq 'log' ? '_parked' : '') . qq{ SET publish_attempts = 3, next_retry_at = 'infinity' WHERE next_retry_at < 'infinity'});
+		is(sql("SELECT keys, attempts FROM postbox.parked_gauges('delayed_$kind')"), '2|3', "those of events that have failed are ($kind)");
+		sql(qq{SELECT postbox.drop_publication('delayed_$kind'); SELECT postbox.drop_outbox('kept.delayed_$kind')});
+	}
+	sql(q{SELECT postbox.drop_publication('kept'); SELECT postbox.drop_outbox('kept.outbox')});
+};
+
 subtest 'subscriptions have pullers' => sub {
 	sql(q{SELECT postbox.create_subscription('follower', 'app.inbox', 'catalog.video.events.test-follower')});
 	wait_value('postbox_subscription_pullers', '{"subscription": "follower"}', 0, 'none has reported');
@@ -170,7 +212,7 @@ subtest 'what is created again begins at 0' => sub {
 	sql(q{SELECT postbox.drop_publication('videos')});
 	is(value('postbox_published_events_total', VIDEOS), '', 'one that is dropped is gone at once');
 	sql(q{SELECT postbox.drop_outbox('app.outbox'); SELECT postbox.create_outbox('app.outbox')});
-	is(value('postbox_emitted_events_total', OUTBOX), '', 'an outbox, too');
+	is(value('postbox_emitted_events_total', OUTBOX) || 0, 0, 'an outbox, too');
 	sql(q{BEGIN; SELECT postbox.drop_inbox('app.inbox'); ROLLBACK});
 	is(value('postbox_applied_events_total', INBOX), 12, 'a drop that is rolled back changes nothing');
 	emit($node, 'postgres', 4);
@@ -190,7 +232,8 @@ subtest 'DROP EXTENSION and DROP DATABASE leave nothing' => sub {
 	$node->safe_psql('other', 'DROP EXTENSION postbox CASCADE; DROP SCHEMA app CASCADE');
 	wait_workers($node, 'other', 0);
 	create_outbox($node, 'other', kind => 'table');
-	is(value('postbox_emitted_events_total', OUTBOX, 'other'), '', 'nothing of before is there');
+	# A worker may have measured the new one already.
+	is(value('postbox_emitted_events_total', OUTBOX, 'other') || 0, 0, 'nothing of before is there');
 	$node->safe_psql('postgres', 'DROP DATABASE other');
 };
 

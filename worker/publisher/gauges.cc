@@ -24,6 +24,8 @@ constexpr milliseconds kStepTime(5);
 constexpr milliseconds kLate(1500);
 // One object may take so long.
 constexpr milliseconds kObjectTime = std::chrono::seconds(1);
+// After what took longer, the clock was set or the machine stood still.
+constexpr milliseconds kLongestPause = 2 * kPauseFactor * kObjectTime;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
@@ -37,6 +39,40 @@ template <size_t size>
 void Set(std::array<Gauge, size>* gauges, const std::array<double, size>& values) {
   for (size_t i = 0; i < size; ++i) (*gauges)[i] = values[i];
 }
+
+// What the registry has of the database, and which of it there is.
+class Objects {
+ public:
+  std::optional<MetricPlace> Find(MetricKind kind, Oid relation, const std::string& name) {
+    const auto place = Pg([&] { return FindMetrics(kind, relation, name); });
+    if (place) Of(kind).there.insert(place->index);
+    return place;
+  }
+
+  // The others are gone. They were there before the tables were read, so none is too new for that.
+  void ForgetOthers() const {
+    for (const Known& one : known_) {
+      Pg([&] { KeepMetrics(one.kind, one.places, one.there); });
+    }
+  }
+
+ private:
+  struct Known {
+    explicit Known(MetricKind of) : kind(of), places(MetricPlaces(of)) {}
+    MetricKind kind;
+    std::vector<MetricPlace> places;
+    std::set<size_t> there;
+  };
+
+  Known& Of(MetricKind kind) {
+    return *std::find_if(known_.begin(), known_.end(),
+                         [kind](const Known& one) { return one.kind == kind; });
+  }
+
+  std::array<Known, 5> known_ = {Known(MetricKind::kPublication), Known(MetricKind::kOutbox),
+                                 Known(MetricKind::kInbox), Known(MetricKind::kSubscription),
+                                 Known(MetricKind::kCredential)};
+};
 
 double StateNumber(const std::string& state) {
   for (size_t i = 0; i < kPublicationStates.size(); ++i) {
@@ -93,43 +129,34 @@ std::array<double, InboxMetrics::kGauges> ReadInbox(Oid relation) {
 }
 
 // The gauges of subscriptions and credentials, which are in tables of a few rows.
-void MeasureSmall() {
-  std::set<std::string> subscriptions, credentials;
+void MeasureSmall(Objects* objects) {
   const uint64 rows = Run("SELECT kind, name, value FROM postbox.small_gauges()");
   for (uint64 row = 0; row < rows; ++row) {
-    const std::string name = TextColumn(row, 2);
     const bool is_subscription = TextColumn(row, 1) == "subscription";
     const auto kind = is_subscription ? MetricKind::kSubscription : MetricKind::kCredential;
-    (is_subscription ? subscriptions : credentials).insert(name);
-    const auto place = Pg([&] { return FindMetrics(kind, InvalidOid, name); });
+    const auto place = objects->Find(kind, InvalidOid, TextColumn(row, 2));
     if (!place) continue;
     MetricsState* metrics = metrics_state();
     (is_subscription ? metrics->subscriptions.data[place->index].gauges[0]
                      : metrics->credentials.data[place->index].gauges[0]) = NumberColumn(row, 3);
   }
-  KeepMetrics(MetricKind::kSubscription, subscriptions);
-  KeepMetrics(MetricKind::kCredential, credentials);
 }
 
 }  // namespace
-
-std::optional<MetricPlace> Gauges::Target::Find() const {
-  const Oid known_as = kind == MetricKind::kPublication ? InvalidOid : relation;
-  return Pg([&] { return FindMetrics(kind, known_as, name); });
-}
 
 Moment Gauges::NextStep() const {
   return metrics_state() == nullptr ? kNever : After(next_, Scaled(kLate));
 }
 
 void Gauges::Step(Moment now) {
-  if (now < next_ || metrics_state() == nullptr) return;
+  // A clock that was set back makes no longer pause either.
+  if ((now < next_ && next_ <= After(now, kLongestPause)) || metrics_state() == nullptr) return;
   const Moment begin = GetCurrentTimestamp();
   do {
     Proceed(now);
   } while (in_round_ && Between(begin, GetCurrentTimestamp()) < kStepTime && !StopRequested());
   const Moment end = GetCurrentTimestamp();
-  next_ = end + kPauseFactor * (end - begin);
+  next_ = std::min(end + kPauseFactor * (end - begin), After(end, kLongestPause));
   if (!in_round_) next_ = std::max(next_, After(round_, Scaled(kRound)));
 }
 
@@ -152,7 +179,7 @@ void Gauges::Proceed(Moment now) {
 void Gauges::Begin(Moment now) {
   round_ = now;
   std::deque<Target> targets;
-  std::set<std::string> publications;
+  Objects objects;
   InTransaction("postbox: measuring gauges", [&] {
     const uint64 rows = Run("SELECT kind, name, relation FROM postbox.metered_objects()");
     for (uint64 row = 0; row < rows; ++row) {
@@ -160,13 +187,19 @@ void Gauges::Begin(Moment now) {
       Target target{kind == "publication" ? MetricKind::kPublication
                     : kind == "outbox"    ? MetricKind::kOutbox
                                           : MetricKind::kInbox,
-                    static_cast<Oid>(Int64Column(row, 3)), TextColumn(row, 2)};
-      if (target.kind == MetricKind::kPublication) publications.insert(target.name);
+                    static_cast<Oid>(Int64Column(row, 3)),
+                    TextColumn(row, 2),
+                    {}};
+      const bool has_name = target.kind == MetricKind::kPublication;
+      const Oid known_as = has_name ? InvalidOid : target.relation;
+      const auto place = objects.Find(target.kind, known_as, target.name);
+      if (!place) continue;
+      target.place = *place;
       targets.push_back(std::move(target));
     }
-    MeasureSmall();
+    MeasureSmall(&objects);
   });
-  KeepMetrics(MetricKind::kPublication, publications);
+  objects.ForgetOthers();
   left_ = std::move(targets);
   in_round_ = true;
 }
@@ -180,8 +213,9 @@ void Gauges::End() {
 }
 
 void Gauges::Measure(const Target& target) {
-  const std::optional<MetricPlace> place = target.Find();
-  if (!place) return;
+  // It may have been dropped since the round began.
+  if (!IsPlace(target.kind, target.place)) return;
+  const size_t place = target.place.index;
   MetricsState* metrics = metrics_state();
   std::array<double, PublicationMetrics::kGauges> publication;
   std::array<double, InboxMetrics::kGauges> inbox;
@@ -190,11 +224,11 @@ void Gauges::Measure(const Target& target) {
   double outbox = kUnknown;
   const auto store = [&] {
     if (target.kind == MetricKind::kPublication) {
-      Set(&metrics->publications.data[place->index].gauges, publication);
+      Set(&metrics->publications.data[place].gauges, publication);
     } else if (target.kind == MetricKind::kOutbox) {
-      Set(&metrics->outboxes.data[place->index].gauges, {outbox});
+      Set(&metrics->outboxes.data[place].gauges, {outbox});
     } else {
-      Set(&metrics->inboxes.data[place->index].gauges, inbox);
+      Set(&metrics->inboxes.data[place].gauges, inbox);
     }
   };
   Transaction transaction("postbox: measuring gauges");
@@ -203,7 +237,7 @@ void Gauges::Measure(const Target& target) {
     transaction.Run([&] {
       transaction.Begin();
       if (target.kind == MetricKind::kPublication) {
-        publication = ReadPublication(target.name, target.relation, *place);
+        publication = ReadPublication(target.name, target.relation, target.place);
       } else if (target.kind == MetricKind::kOutbox) {
         outbox = ReadOutbox(target.relation);
       } else {

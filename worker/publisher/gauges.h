@@ -32,9 +32,7 @@ class Gauges {
     MetricKind kind;
     Oid relation;  // the outbox of a publication
     std::string name;
-
-    // As the registry knows it.
-    std::optional<MetricPlace> Find() const;
+    MetricPlace place;
   };
 
   // Begins a round, or measures the next object.

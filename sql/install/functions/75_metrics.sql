@@ -44,14 +44,21 @@ AS $$
 DECLARE
     registered postbox.outbox;
     form record;
+    row text;
 BEGIN
     SELECT o.* INTO registered FROM postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox WHERE p.name = publication;
     IF NOT FOUND OR postbox.code_of_users(registered.relation, registered.parked) IS NOT NULL THEN
         RETURN;
     END IF;
     SELECT * INTO form FROM postbox.parked_form(registered);
-    EXECUTE format('SELECT count(DISTINCT e.key), coalesce(max(e.attempts), 0) FROM (SELECT %s AS key, q.publish_attempts AS attempts '
-                   'FROM %s q, postbox.publication p WHERE p.name = $1 AND %s AND %s LIMIT 10000) e', form.key, form.relation, form.of, form.parked)
+    -- What waits behind another event has the key of that one. What is delayed (not tried, without an error, and due later) is not parked. What fails is
+    -- retried within a day, before most that is delayed.
+    row := format('(SELECT %s AS key, q.publish_attempts AS attempts, q.publish_attempts > 0 OR q.last_error IS NOT NULL OR q.next_retry_at <= now() AS counts '
+                  'FROM %s q, postbox.publication p WHERE p.name = $1 AND %s AND %s AND q.next_retry_at', form.key, form.relation, form.of, form.parked);
+    EXECUTE format('SELECT count(DISTINCT e.key), coalesce(max(e.attempts), 0) FROM (%1$s <= now() ORDER BY q.next_retry_at LIMIT 10000) UNION ALL '
+                   '%1$s > now() AND q.next_retry_at < ''infinity'' ORDER BY q.next_retry_at LIMIT 10000) UNION ALL '
+                   '%1$s = ''infinity''%2$s LIMIT 10000)) e WHERE e.counts',
+                   row, CASE registered.kind WHEN 'log' THEN ' ORDER BY q.publish_attempts DESC, q.seq DESC' ELSE '' END)
         INTO keys, attempts USING publication;
 END
 $$;
