@@ -76,8 +76,11 @@ subtest "nothing happens for $seconds s: no transaction id, no WAL, few wake-ups
 	}, 'nothing is left to be done');
 	is($late, undef, 'transaction ids and bytes of WAL are as they were');
 	my @slept = map { sleeps($pids[$_]) - $sleeps[$_] } 0 .. $#pids;
-	# The poll, every second. Leases are looked through and retention is applied every few seconds.
-	cmp_ok($slept[$_], '<=', 8 * $seconds, "a worker woke up $slept[$_] times") for 0, 1;
+	# The poll, every second. Leases are looked through and retention is applied every few seconds. One of the two measures the gauges as well:
+	# with postbox.time_scale at 20 twice a second, and not every 10 s.
+	my ($one, $measures) = sort { $a <=> $b } @slept[0, 1];
+	cmp_ok($one, '<=', 8 * $seconds, "a worker woke up $one times");
+	cmp_ok($measures, '<=', 11 * $seconds, "the one that measures the gauges woke up $measures times");
 	cmp_ok($slept[2], '<=', 3, "the launcher woke up $slept[2] times");
 };
 
