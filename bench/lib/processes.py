@@ -11,6 +11,11 @@ def cpu_seconds(pid):
     return sum(_ticks(pid)) / TICK
 
 
+def children(pid):
+    """The ids of its processes, those included that have ended and are not waited for yet."""
+    return set(map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()))
+
+
 def cpu_seconds_of_ended_children(pid):
     return sum(_ticks(pid)[2:]) / TICK
 
