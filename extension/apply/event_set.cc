@@ -46,13 +46,11 @@ bool EventSet::Take(InboxEvent* event, Outcome* outcome) {
 void EventSet::Add(InboxEvent* event, Outcome* outcome, const BoundValues& bound) {
   MemoryContext outer = MemoryContextSwitchTo(context_);
   Row& row = rows_.emplace_back(Row{event, outcome, projection_->set()->Copy(bound)});
-  const Datum value = projection_->key().Text(row.bound);
-  const std::string_view key = Pg([&]() -> std::string_view {
-    const text* read = DatumGetTextPP(value);
-    return {VARDATA_ANY(read), static_cast<size_t>(VARSIZE_ANY_EXHDR(read))};
-  });
+  const std::string_view key = projection_->key().View(row.bound);
   MemoryContextSwitchTo(outer);
-  Chain& chain = chains_.try_emplace(key, Chain{&row, &row}).first->second;
+  const auto [found, is_new] = chains_.try_emplace(key, Chain{&row, &row});
+  Chain& chain = found->second;
+  if (is_new) chain.hash = projection_->HashOf(key);
   row.chain = &chain;
   if (event->version() > chain.last->event->version()) chain.last = &row;
   row.newer = chain.last == &row;
@@ -103,7 +101,8 @@ Outcome EventSet::OutcomeOf(const Row& row) {
   if (!chain.first_written || (is_later && !chain.last_written)) {
     return projection_->WriteRow(*row.event, row.bound);
   }
-  return projection_->Noted(*row.event, row.bound, row.newer ? Outcome::kApplied : Outcome::kStale);
+  return projection_->Noted(*row.event, chain.hash,
+                            row.newer ? Outcome::kApplied : Outcome::kStale);
 }
 
 }  // namespace postbox

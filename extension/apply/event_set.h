@@ -44,6 +44,7 @@ class EventSet {
   struct Chain {
     Row* first;
     Row* last;  // of those that are newer than all before them
+    uint32 hash = 0;
     bool first_written = false;
     bool last_written = false;
   };

@@ -56,15 +56,6 @@ void Analyze(const Rebuild& rebuild) {
   Run("ANALYZE " + shadow);
 }
 
-void Wait() {
-  Pg([] {
-    WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kPauseMs,
-              PG_WAIT_EXTENSION);
-    ResetLatch(MyLatch);
-    CHECK_FOR_INTERRUPTS();
-  });
-}
-
 // The keys as parameters: an array for each column.
 Parameters KeyParameters(const ShadowLayout& layout, const ProjectionConfig& projection,
                          const std::vector<std::string>& keys) {
@@ -273,7 +264,7 @@ void Finish::Run() {
     } catch (const StillLagging&) {
       if (!keep_lagging_ && Clock::now() - locked_at_ >= lag_time_) throw;
     }
-    Wait();
+    Pg([] { SleepOnLatch(kPauseMs); });
   }
 }
 
@@ -354,7 +345,7 @@ std::string FinishRebuild(const std::string& projection, bool keep_lagging,
         return "locked";
       }
     }
-    Wait();
+    Pg([] { SleepOnLatch(kPauseMs); });
   }
 }
 

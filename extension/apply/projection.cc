@@ -41,21 +41,22 @@ Projection::Projection(const ProjectionConfig& config, const ProjectionColumns& 
 Outcome Projection::Apply(const InboxEvent& event, PayloadJson* payload, bool deletes) {
   BoundValues bound = binder_.BindKey(event, payload);
   const Outcome outcome = deletes ? Delete(event, bound) : Upsert(event, payload, &bound);
-  return Noted(event, bound, outcome);
+  return NotedOf(event, bound, outcome);
 }
 
-uint32 Projection::HashOf(const BoundValues& key) {
-  const Datum value = key_.Text(key);
-  return Pg([&] {
-    const text* read = DatumGetTextPP(value);
-    return hash_combine(target(),
-                        hash_bytes(reinterpret_cast<const unsigned char*>(VARDATA_ANY(read)),
-                                   static_cast<int>(VARSIZE_ANY_EXHDR(read))));
-  });
+uint32 Projection::HashOf(const BoundValues& key) { return HashOf(key_.View(key)); }
+
+uint32 Projection::HashOf(std::string_view key_text) const {
+  return hash_combine(target(), hash_bytes(reinterpret_cast<const unsigned char*>(key_text.data()),
+                                           static_cast<int>(key_text.size())));
 }
 
-Outcome Projection::Noted(const InboxEvent& event, const BoundValues& key, Outcome outcome) {
-  if (outcome == Outcome::kApplied) NotifyAppliedAtCommit(HashOf(key));
+Outcome Projection::NotedOf(const InboxEvent& event, const BoundValues& key, Outcome outcome) {
+  return Noted(event, outcome == Outcome::kApplied ? HashOf(key) : 0, outcome);
+}
+
+Outcome Projection::Noted(const InboxEvent& event, uint32 row, Outcome outcome) {
+  if (outcome == Outcome::kApplied) NotifyAppliedAtCommit(row);
   if (key_has_type_) return outcome;
   if (outcome == Outcome::kApplied) {
     types_->NoteApplied(id_, event);
@@ -85,8 +86,8 @@ BoundValues Projection::BindRow(const InboxEvent& event, PayloadJson* payload) {
 }
 
 Outcome Projection::WriteRow(const InboxEvent& event, const BoundValues& bound) {
-  return Noted(event, bound,
-               rows_.Write(bound, event.version()) ? Outcome::kApplied : Outcome::kStale);
+  return NotedOf(event, bound,
+                 rows_.Write(bound, event.version()) ? Outcome::kApplied : Outcome::kStale);
 }
 
 std::vector<bool> Projection::WriteSet(std::span<const BoundValues* const> rows) {

@@ -85,9 +85,11 @@ class Projection {
   // Writes one, which is newer than what is stored or stale.
   Outcome WriteRow(const InboxEvent& event, const BoundValues& bound);
   // To be called with the outcome of each event: a commit wakes the sessions that wait for its row.
-  Outcome Noted(const InboxEvent& event, const BoundValues& key, Outcome outcome);
-  // Of the target and the key, for NotifyAppliedAtCommit().
+  // `row` is its hash.
+  Outcome Noted(const InboxEvent& event, uint32 row, Outcome outcome);
+  // Of the target and the key, or its text, for NotifyAppliedAtCommit().
   uint32 HashOf(const BoundValues& key);
+  uint32 HashOf(std::string_view key_text) const;
 
   ProjectionKey& key() { return key_; }
   TargetRows& rows() { return rows_; }
@@ -110,6 +112,7 @@ class Projection {
   Projection(const ProjectionConfig& config, const ProjectionColumns& columns,
              MemoryContext context, Tombstones* tombstones);
 
+  Outcome NotedOf(const InboxEvent& event, const BoundValues& key, Outcome outcome);
   Outcome Upsert(const InboxEvent& event, PayloadJson* payload, BoundValues* values);
   Outcome Delete(const InboxEvent& event, const BoundValues& bound);
   Outcome DeleteUnseen(const InboxEvent& event, const BoundValues& bound, Datum key);

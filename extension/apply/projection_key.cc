@@ -38,6 +38,14 @@ Datum ProjectionKey::Text(const BoundValues& key) {
   });
 }
 
+std::string_view ProjectionKey::View(const BoundValues& key) {
+  const Datum value = Text(key);
+  return Pg([&]() -> std::string_view {
+    const text* read = DatumGetTextPP(value);
+    return {VARDATA_ANY(read), static_cast<size_t>(VARSIZE_ANY_EXHDR(read))};
+  });
+}
+
 BoundValues ProjectionKey::FromText(std::string_view text) const {
   BoundValues key(columns_.size());
   const std::string copy(text);

@@ -16,6 +16,8 @@ class ProjectionKey {
   // The key as it is in a tombstone: keys that are equal have the same text. That of the only
   // column, or a JSON array of several.
   Datum Text(const BoundValues& key);
+  // The same text, in the current memory context or in `key`.
+  std::string_view View(const BoundValues& key);
   // Reads a key from such a text.
   BoundValues FromText(std::string_view text) const;
 

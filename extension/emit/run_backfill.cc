@@ -17,6 +17,7 @@
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
 #include "extension/emit/backfill.h"
+#include "extension/lifecycle/wakeup.h"
 #include "extension/rules/chunk_size.h"
 #include "extension/trust/act_as.h"
 
@@ -109,15 +110,6 @@ bool IsConflict(int sqlstate) {
          sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE;
 }
 
-void Wait() {
-  Pg([] {
-    WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, kPauseMs,
-              PG_WAIT_EXTENSION);
-    ResetLatch(MyLatch);
-    CHECK_FOR_INTERRUPTS();
-  });
-}
-
 void Notice(const std::string& text) {
   Pg([&] { ereport(NOTICE, errmsg_internal("%s", text.c_str())); });
 }
@@ -187,7 +179,7 @@ class BackfillRun {
     Pg([] { SPI_commit(); });
     if (!is_conflict) throw error;
     size_.GaveWay();
-    if (size_.rows() == 1) Wait();
+    if (size_.rows() == 1) Pg([] { SleepOnLatch(kPauseMs); });
     BeginReadCommitted();
     return true;
   }
@@ -199,7 +191,7 @@ class BackfillRun {
                                   : "waits for publications: see postbox.backfill_status"));
     }
     said_ = outcome;
-    Wait();
+    Pg([] { SleepOnLatch(kPauseMs); });
   }
 
   std::string name_;

@@ -8,6 +8,7 @@
 #include "extension/base/guard.h"
 #include "extension/base/library_version.h"
 #include "extension/base/relation.h"
+#include "extension/rules/json_string.h"
 #include "extension/shared/metrics.h"
 #include "extension/shared/settings.h"
 #include "extension/shared/shared_state.h"
@@ -101,28 +102,14 @@ constexpr Metric kInfo = {"postbox_info", "gauge", "",
 // In seconds. Databases that take turns for lack of slots have their gauges in between, too.
 constexpr double kWorkerAway = 120;
 
-void AddEscaped(std::string_view text, std::string* json) {
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20) {
-      char code[sizeof "\\u0000"];
-      std::snprintf(code, sizeof code, "\\u%04x", c);
-      *json += code;
-      continue;
-    }
-    if (c == '"' || c == '\\') *json += '\\';
-    *json += c;
-  }
-}
-
 // The labels of a metric, as JSON in the encoding of the database. Names need no escapes.
 class Labels {
  public:
   Labels With(std::string_view name, std::string_view value) const {
     Labels more = *this;
     more.json_ += json_.empty() ? "" : ", ";
-    more.json_.append("\"").append(name).append("\": \"");
-    AddEscaped(value, &more.json_);
-    more.json_ += '"';
+    more.json_.append("\"").append(name).append("\": ");
+    AppendJsonString(value, &more.json_);
     return more;
   }
   std::string Json() const { return '{' + json_ + '}'; }

@@ -98,10 +98,7 @@ void Sleep(const Awaited& what, long timeout_ms) {
     ConditionVariableTimedSleep(Variable(what), timeout_ms, wait_event);
     return;
   }
-  (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-                  std::min(timeout_ms, kUnloadedSleepMs), wait_event);
-  ResetLatch(MyLatch);
-  CHECK_FOR_INTERRUPTS();
+  SleepOnLatch(std::min(timeout_ms, kUnloadedSleepMs), wait_event);
 }
 
 }  // namespace
@@ -166,6 +163,12 @@ bool WaitUntil(const Awaited& what, TimestampTz deadline, long longest_ms,
   // After an error the abort of the transaction does the same.
   if (preloaded) ConditionVariableCancelSleep();
   return there;
+}
+
+void SleepOnLatch(long timeout_ms, uint32 wait_event) {
+  (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, timeout_ms, wait_event);
+  ResetLatch(MyLatch);
+  CHECK_FOR_INTERRUPTS();
 }
 
 TimestampTz DeadlineAfter(Datum timeout) {

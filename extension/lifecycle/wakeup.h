@@ -97,6 +97,10 @@ struct Awaited {
 bool WaitUntil(const Awaited& what, TimestampTz deadline, long longest_ms,
                const std::function<bool()>& is_there);
 
+// Sleeps for so long, or until the latch of this session is set. Raises an error when the query is
+// cancelled.
+void SleepOnLatch(long timeout_ms, uint32 wait_event = PG_WAIT_EXTENSION);
+
 // The end of such a wait that begins now. Throws invalid_parameter_value if the time-out, an
 // interval, is negative.
 TimestampTz DeadlineAfter(Datum timeout);

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "extension/rules/json_string.h"
+
 namespace postbox {
 
 // `value` is in an encoding whose ASCII bytes are ASCII characters.
@@ -16,21 +18,9 @@ inline std::string FieldValue(std::string_view value) {
     return static_cast<unsigned char>(c) > ' ' && c != '"' && c != '=' && c != '\\';
   };
   if (!value.empty() && std::all_of(value.begin(), value.end(), plain)) return std::string(value);
-  std::string quoted = "\"";
-  for (const char c : value) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      constexpr char kDigits[] = "0123456789abcdef";
-      quoted += "\\u00";
-      quoted += kDigits[static_cast<unsigned char>(c) >> 4];
-      quoted += kDigits[static_cast<unsigned char>(c) & 15];
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + '"';
+  std::string quoted;
+  AppendJsonString(value, &quoted);
+  return quoted;
 }
 
 // An empty value is a field that is not known: it is left out.
