@@ -10,6 +10,7 @@
 #include "extension/base/relation.h"
 #include "extension/base/subtransaction.h"
 #include "extension/lifecycle/commit_counts.h"
+#include "extension/lifecycle/wakeup.h"
 #include "extension/registry/inbox_registration.h"
 #include "extension/rules/sqlstate_class.h"
 #include "extension/trust/operator_role.h"
@@ -48,6 +49,8 @@ Outcome ApplyEffects(ApplySession& session, InboxEvent* event) {
     FreeRows();
     applied = true;
   }
+  // A handler or a trigger may have written any rows, or the row of another key.
+  if (applied && inbox.runs_user_code()) NotifyAppliedAtCommit();
   return applied ? Outcome::kApplied : Outcome::kStale;
 }
 

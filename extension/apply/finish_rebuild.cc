@@ -253,9 +253,6 @@ void Finish::Run() {
   });
   locked_at_ = Clock::now();
   Set("lock_timeout", kRowLockTime);
-  // The statistics of a target that was emptied, or is new, lead to a scan of it for each row of
-  // the shadow, and so of the rows that were just inserted.
-  Set(rebuild_.keys.empty() ? "enable_nestloop" : "enable_seqscan", "off");
   Prepare();
   while (true) {
     try {

@@ -193,6 +193,8 @@ std::string RebuildMerge::Masks() const {
          "FROM " + Target("t") + " WHERE " + SameKey("t", "s") + ")" + Keyed("s");
 }
 
+// All rows are found before the first is inserted. Otherwise a target that was emptied, of whose
+// statistics the plan makes a scan for each row, would be scanned with what was just inserted.
 std::string RebuildMerge::Insert(const std::string& mask) const {
   std::string names, values;
   const auto add = [&](const ShadowLayout::Column& column) {
@@ -212,7 +214,7 @@ std::string RebuildMerge::Insert(const std::string& mask) const {
          Shadow("s") + TombstoneJoin() + " WHERE s." + kSetColumn + " = B'" + mask + "' AND NOT " +
          kDeleted + " AND NOT coalesce(" + DeletedAt() + " >= " + Of("s", layout_.versions()[0]) +
          ", false) AND NOT EXISTS (SELECT FROM " + Target("t") + " WHERE " + SameKey("t", "s") +
-         ")" + Keyed("s");
+         ")" + Keyed("s") + " ORDER BY s.ctid";
 }
 
 // The only statements of a rebuild that write tombstones; TombstoneJoin reads them.

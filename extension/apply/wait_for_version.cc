@@ -18,6 +18,8 @@
 //    broadcasts, and the loop looks again.
 //  - A commit applied an older version, or to a row with the same place. The loop looks and sleeps
 //    again, which costs two index lookups.
+//  - A handler or a trigger writes the row. The commit wakes all that wait, since the inbox runs
+//    code that may write any row.
 //  - The transaction of the event is prepared. Nothing is visible before COMMIT PREPARED, which
 //    wakes all that wait (lifecycle/hooks.h).
 //

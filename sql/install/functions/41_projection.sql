@@ -187,7 +187,7 @@ COMMENT ON FUNCTION postbox.wait_for_version(regclass, text, bigint, interval) I
 $$Waits until the row of a key in the target of a projection has at least this version, or was deleted at this or a newer version. Returns true then, and false after the
   time-out. With the receipt of `outbox_emit` a client reads its own writes.
 
-It sleeps until a transaction that applied events commits. On a standby it looks every 50 ms, and without `shared_preload_libraries` every 20 ms.
+It sleeps until a transaction commits that applied an event to the row, or that ran a handler or a trigger. On a standby it looks every 50 ms, and without `shared_preload_libraries` every 20 ms.
 
 target: the target of a projection.
 key: the aggregate id, or the value of the single key column. For a key of several columns, a JSON array, such as `["eu", 42]`.
