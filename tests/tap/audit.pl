@@ -64,6 +64,8 @@ sub received
 {
 	my ($node, $what) = @_;
 	my $emitted = $source->safe_psql('postgres', 'SELECT count(*) FROM app.outbox');
+	# An event counts as pending until its lane has recorded it, which may be after it is received.
+	wait_until($source, 'postgres', q{SELECT pending = 0 FROM postbox.publication_status WHERE publication = 'videos'}, 'the events are published');
 	return wait_until($node // $reader, 'postgres', "SELECT count(*) = $emitted FROM app.inbox", $what // 'the events are received') || diag($puller->{output});
 }
 
