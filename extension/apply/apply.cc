@@ -12,6 +12,7 @@
 #include "extension/lifecycle/commit_counts.h"
 #include "extension/lifecycle/wakeup.h"
 #include "extension/registry/inbox_registration.h"
+#include "extension/rules/json_string.h"
 #include "extension/rules/sqlstate_class.h"
 #include "extension/trust/operator_role.h"
 
@@ -346,6 +347,71 @@ Datum BytesOfPayloadText(Datum payload) {
   return Pg([&] { return BytesOfText(PointerGetDatum(plain)); });
 }
 
+// The elements of the array `events`.
+std::vector<InboxEvent> BatchOf(Datum array) {
+  struct Elements {
+    Datum* values;
+    bool* nulls;
+    int count;
+  };
+  const Elements elements = Pg([&] {
+    ArrayType* events = DatumGetArrayTypeP(array);
+    if (ARR_NDIM(events) > 1) {
+      ereport(ERROR,
+              (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR), errmsg("events must have one dimension")));
+    }
+    Elements found{};
+    deconstruct_array(events, ARR_ELEMTYPE(events), -1, false, TYPALIGN_DOUBLE, &found.values,
+                      &found.nulls, &found.count);
+    return found;
+  });
+  std::vector<InboxEvent> events(static_cast<size_t>(elements.count));
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (elements.nulls[i]) Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "events may not contain null");
+    events[i] = Pg([&] { return EventOfComposite(elements.values[i]); });
+  }
+  return events;
+}
+
+// With where the event of an error is in `events`, from 1, if the error is one of an event.
+void PutDetailIntoJson(std::optional<size_t> position, PostgresError* error) {
+  std::string json = "{";
+  if (position) json += "\"event\": " + std::to_string(*position + 1);
+  if (!error->detail.empty()) {
+    json += position ? ", \"detail\": " : "\"detail\": ";
+    AppendJsonString(error->detail, &json);
+  }
+  error->detail = json + "}";
+}
+
+Datum ApplyBatch(FunctionCallInfo fcinfo, bool json_detail) {
+  const Oid relation = OidArgument(fcinfo, 0, "inbox");
+  const Datum array = Argument(fcinfo, 1, "events");
+  const OnError on_error = OnErrorArgument(fcinfo, 2);
+  Oid outcome_type = InvalidOid;
+  std::vector<Datum> results;
+  {
+    ApplySession session(relation);
+    std::vector<InboxEvent> events = BatchOf(array);
+    try {
+      for (const Outcome outcome : ApplyCounted(session, relation, events, on_error)) {
+        results.push_back(session.outcome(outcome));
+      }
+    } catch (EventError& error) {
+      if (json_detail) PutDetailIntoJson(error.event - events.data(), &error);
+      throw;
+    } catch (PostgresError& error) {
+      if (json_detail) PutDetailIntoJson(std::nullopt, &error);
+      throw;
+    }
+    outcome_type = session.outcome_type();
+  }
+  return Pg([&] {
+    return PointerGetDatum(construct_array(results.data(), static_cast<int>(results.size()),
+                                           outcome_type, sizeof(Oid), true, TYPALIGN_INT));
+  });
+}
+
 }  // namespace
 }  // namespace postbox
 
@@ -386,45 +452,6 @@ POSTBOX_FUNCTION(inbox_apply_jsonb) {
 
 POSTBOX_FUNCTION(inbox_apply_batch) {
   using namespace postbox;
-  return Guarded([&] {
-    const Oid relation = OidArgument(fcinfo, 0, "inbox");
-    const Datum array = Argument(fcinfo, 1, "events");
-    const OnError on_error = OnErrorArgument(fcinfo, 2);
-    Oid outcome_type = InvalidOid;
-    std::vector<Datum> results;
-    {
-      ApplySession session(relation);
-      struct Elements {
-        Datum* values;
-        bool* nulls;
-        int count;
-      };
-      const Elements elements = Pg([&] {
-        ArrayType* events = DatumGetArrayTypeP(array);
-        if (ARR_NDIM(events) > 1) {
-          ereport(ERROR, (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
-                          errmsg("events must have one dimension")));
-        }
-        Elements found{};
-        deconstruct_array(events, ARR_ELEMTYPE(events), -1, false, TYPALIGN_DOUBLE, &found.values,
-                          &found.nulls, &found.count);
-        return found;
-      });
-      std::vector<InboxEvent> events(static_cast<size_t>(elements.count));
-      for (size_t i = 0; i < events.size(); ++i) {
-        if (elements.nulls[i]) {
-          Throw(ERRCODE_NULL_VALUE_NOT_ALLOWED, "events may not contain null");
-        }
-        events[i] = Pg([&] { return EventOfComposite(elements.values[i]); });
-      }
-      for (const Outcome outcome : ApplyCounted(session, relation, events, on_error)) {
-        results.push_back(session.outcome(outcome));
-      }
-      outcome_type = session.outcome_type();
-    }
-    return Pg([&] {
-      return PointerGetDatum(construct_array(results.data(), static_cast<int>(results.size()),
-                                             outcome_type, sizeof(Oid), true, TYPALIGN_INT));
-    });
-  });
+  return Guarded(
+      [&] { return ApplyBatch(fcinfo, DatumGetBool(Argument(fcinfo, 3, "json_detail"))); });
 }

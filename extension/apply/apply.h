@@ -95,7 +95,14 @@ class ApplySession {
 // Adds a line to the context of an error.
 void AddContext(PostgresError* error, const std::string& line);
 
-// Calls `apply`, with the event in the context of its errors.
+// The error of one of the events that were given.
+struct EventError : PostgresError {
+  EventError(PostgresError error, const InboxEvent* of)
+      : PostgresError(std::move(error)), event(of) {}
+  const InboxEvent* event;
+};
+
+// Calls `apply`, with the event in its errors and in their context.
 template <class F>
 auto NamingEvent(const InboxEvent& event, const Inbox& inbox, F&& apply) -> decltype(apply()) {
   try {
@@ -103,7 +110,7 @@ auto NamingEvent(const InboxEvent& event, const Inbox& inbox, F&& apply) -> decl
   } catch (PostgresError& error) {
     AddContext(&error,
                "applying event \"" + std::string(event.event_id) + "\" to inbox " + inbox.name());
-    throw;
+    throw EventError(std::move(error), &event);
   }
 }
 

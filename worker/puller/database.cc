@@ -38,13 +38,19 @@ constexpr char kNoAnswer[] = "the server has not answered in time";
 
 // The text as one line, because libpq breaks its messages into several. Its beginning, if it is
 // longer than kMaxErrorBytes.
-std::string OneLine(const char* text) {
+// Empty if there is none.
+std::string_view ErrorField(const PGresult* result, int code) {
+  const char* text = PQresultErrorField(result, code);
+  return text == nullptr ? "" : text;
+}
+
+std::string OneLine(std::string_view text) {
   std::string line;
-  for (const char* c = text == nullptr ? "" : text; *c != '\0'; ++c) {
+  for (const char c : text) {
     if (line.size() >= QueryResult::kMaxErrorBytes) return Cut(line, QueryResult::kMaxErrorBytes);
-    const bool blank = *c == '\n' || *c == '\t' || *c == ' ';
+    const bool blank = c == '\n' || c == '\t' || c == ' ';
     if (!blank) {
-      line += *c;
+      line += c;
     } else if (!line.empty() && line.back() != ' ') {
       line += ' ';
     }
@@ -114,13 +120,20 @@ QueryResult::QueryResult(PGresult* result, std::string connection_error)
     error_ = connection_error.empty() ? "connection lost" : std::move(connection_error);
     return;
   }
-  sqlstate_ = OneLine(PQresultErrorField(result, PG_DIAG_SQLSTATE));
-  error_ = OneLine(PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY));
-  const std::string detail = OneLine(PQresultErrorField(result, PG_DIAG_MESSAGE_DETAIL));
-  if (!detail.empty()) error_ += " (" + detail + ")";
-  error_ = Cut(error_, kMaxErrorBytes);
-  context_ = OneLine(PQresultErrorField(result, PG_DIAG_CONTEXT));
+  sqlstate_ = OneLine(ErrorField(result, PG_DIAG_SQLSTATE));
+  error_ = ErrorWith(detail());
   if (error_.empty()) error_ = std::move(connection_error);
+}
+
+std::string_view QueryResult::detail() const {
+  return ErrorField(result_.get(), PG_DIAG_MESSAGE_DETAIL);
+}
+
+std::string QueryResult::ErrorWith(std::string_view detail) const {
+  std::string error = OneLine(ErrorField(result_.get(), PG_DIAG_MESSAGE_PRIMARY));
+  const std::string line = OneLine(detail);
+  if (!line.empty()) error += " (" + line + ")";
+  return Cut(error, kMaxErrorBytes);
 }
 
 QueryResult QueryResult::Failure(std::string sqlstate, std::string error, bool not_begun) {
@@ -359,8 +372,8 @@ void Connection::OnNotice(void* connection, const PGresult* notice) {
       std::strcmp(severity, "WARNING") == 0) {
     self->commit_warned_ = true;
   }
-  LogDebug("notice", {{"sqlstate", OneLine(PQresultErrorField(notice, PG_DIAG_SQLSTATE))},
-                      {"text", OneLine(PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY))}});
+  LogDebug("notice", {{"sqlstate", OneLine(ErrorField(notice, PG_DIAG_SQLSTATE))},
+                      {"text", OneLine(ErrorField(notice, PG_DIAG_MESSAGE_PRIMARY))}});
 }
 
 bool Connection::Send(const std::vector<std::string>& prologue, const char* sql,

@@ -68,7 +68,9 @@ class QueryResult {
   const std::string& sqlstate() const { return sqlstate_; }  // empty if the connection broke
   // Primary message and detail, at most kMaxErrorBytes: Postgres repeats values in its messages.
   const std::string& error() const { return error_; }
-  const std::string& context() const { return context_; }  // at most kMaxErrorBytes
+  // The same with another detail.
+  std::string ErrorWith(std::string_view detail) const;
+  std::string_view detail() const;  // of any length
   // True if the transaction failed before the statement began.
   bool not_begun() const { return not_begun_; }
   static constexpr size_t kMaxErrorBytes = 8192;
@@ -84,7 +86,6 @@ class QueryResult {
   bool ok_ = false;
   std::string sqlstate_;
   std::string error_;
-  std::string context_;
   bool not_begun_ = false;
 
   friend class Connection;

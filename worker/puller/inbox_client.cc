@@ -1,6 +1,7 @@
 #include "worker/puller/inbox_client.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -23,7 +24,7 @@ constexpr char kApply[] =
     "SELECT array_to_string(a.outcomes, ' '), "
     "CASE WHEN 'duplicate' = ANY (a.outcomes) THEN pg_current_xact_id() END "
     "FROM (SELECT postbox.inbox_apply_batch($1::oid::regclass, $2::postbox.event[], "
-    "on_error => 'raise') AS outcomes OFFSET 0) AS a";
+    "on_error => 'raise', json_detail => true) AS outcomes OFFSET 0) AS a";
 
 // The texts are sent as bytes: one that the database cannot hold must not keep its event from being
 // recorded. A duplicate waits for the COMMIT of its effect here, too.
@@ -83,20 +84,19 @@ InboxResult Converted(const QueryResult& result) {
 
 }  // namespace
 
-std::optional<size_t> NamedEvent(std::string_view context,
-                                 const std::vector<const Delivery*>& events) {
-  constexpr std::string_view kBefore = "applying event \"";
-  constexpr std::string_view kAfter = "\" to inbox ";
-  const size_t begin = context.rfind(kBefore);
-  const size_t end = context.rfind(kAfter);
-  if (begin == std::string_view::npos || end == std::string_view::npos) return std::nullopt;
-  const size_t id_begin = begin + kBefore.size();
-  if (end < id_begin) return std::nullopt;
-  const std::string_view id = context.substr(id_begin, end - id_begin);
-  for (size_t i = 0; i < events.size(); ++i) {
-    if (events[i]->event.event_id == id) return i;
+ErrorDetail ReadErrorDetail(std::string_view json) {
+  ErrorDetail read;
+  if (json.size() > kMaxDetailBytes) return read;
+  const auto detail = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!detail.is_object()) return read;
+  if (const auto event = detail.find("event");
+      event != detail.end() && event->is_number_unsigned()) {
+    if (const auto position = event->get<size_t>(); position > 0) read.event_at = position - 1;
   }
-  return std::nullopt;
+  if (const auto text = detail.find("detail"); text != detail.end() && text->is_string()) {
+    read.text = text->get<std::string>();
+  }
+  return read;
 }
 
 bool DatabaseInboxClient::Connect(std::string* error) {
@@ -168,7 +168,9 @@ InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& event
   applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begin);
   if (!result.ok()) {
-    applied.event_at = NamedEvent(result.context(), events);
+    ErrorDetail detail = ReadErrorDetail(result.detail());
+    applied.event_at = detail.event_at;
+    applied.error = result.ErrorWith(detail.text);
     return applied;
   }
   applied.outcomes = Words(result.rows() == 1 ? result.text(0, 0) : "");

@@ -50,10 +50,14 @@ class InboxClient {
                                        bool park) = 0;
 };
 
-// The position in `events` of the event that the context of an error names, which the extension
-// adds to what fails in a projection or a handler (extension/apply/apply.cc).
-std::optional<size_t> NamedEvent(std::string_view context,
-                                 const std::vector<const Delivery*>& events);
+// What postbox.inbox_apply_batch says with json_detail.
+struct ErrorDetail {
+  std::optional<size_t> event_at{};  // the position of the event that has failed
+  std::string text{};
+};
+inline constexpr size_t kMaxDetailBytes = 1048576;
+// Empty if it is not that, or longer than kMaxDetailBytes: a trigger can write any text.
+ErrorDetail ReadErrorDetail(std::string_view json);
 
 // Over a libpq connection. A connection that broke stays broken until Connect replaces it.
 class DatabaseInboxClient : public InboxClient {

@@ -5,22 +5,23 @@
 namespace postbox::puller {
 namespace {
 
-TEST(InboxClientTest, TheContextOfAnErrorNamesItsEvent) {
-  Delivery a;
-  a.event.event_id = "a";
-  Delivery b;
-  b.event.event_id = "the \"b\" one";
-  const std::vector<const Delivery*> events{&a, &b};
-  EXPECT_EQ(NamedEvent("applying event \"a\" to inbox app.inbox", events), 0u);
-  EXPECT_EQ(
-      NamedEvent("SQL statement \"x\" applying event \"the \"b\" one\" to inbox app.inbox", events),
-      1u);
-  // A handler that applies events itself: the outer event counts.
-  EXPECT_EQ(NamedEvent("applying event \"b\" to inbox o applying event \"a\" to inbox i", events),
-            0u);
-  EXPECT_EQ(NamedEvent("applying event \"unknown\" to inbox app.inbox", events), std::nullopt);
-  EXPECT_EQ(NamedEvent("\" to inbox applying event \"", events), std::nullopt);
-  EXPECT_EQ(NamedEvent("", events), std::nullopt);
+TEST(InboxClientTest, TheDetailOfAnErrorNamesItsEvent) {
+  const ErrorDetail read = ReadErrorDetail(R"({"event": 3, "detail": "Key (\"id\")=(1) exists."})");
+  EXPECT_EQ(read.event_at, 2u);
+  EXPECT_EQ(read.text, R"(Key ("id")=(1) exists.)");
+  EXPECT_EQ(ReadErrorDetail(R"({"event": 1})").event_at, 0u);
+  EXPECT_EQ(ReadErrorDetail(R"({"detail": "none of the events"})").event_at, std::nullopt);
+}
+
+TEST(InboxClientTest, AnotherDetailNamesNoEvent) {
+  for (const char* text :
+       {"", "Failing row contains (1).", "3", "[1]", "{\"event\": 0}", "{\"event\": -1}",
+        "{\"event\": \"1\"}", "{\"event\": 1.5}", "{\"event\": 1"}) {
+    EXPECT_EQ(ReadErrorDetail(text).event_at, std::nullopt) << text;
+  }
+  const std::string endless =
+      R"({"event": 1, "detail": ")" + std::string(kMaxDetailBytes, 'x') + "\"}";
+  EXPECT_EQ(ReadErrorDetail(endless).event_at, std::nullopt);
 }
 
 }  // namespace

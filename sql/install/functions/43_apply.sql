@@ -69,9 +69,10 @@ COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint
 COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, json, jsonb, timestamptz, text) IS 'Another form of inbox_apply: see the one whose payload is text';
 COMMENT ON FUNCTION postbox.inbox_apply(regclass, text, text, text, text, bigint, jsonb, jsonb, timestamptz, text) IS 'Another form of inbox_apply: see the one whose payload is text';
 
-CREATE OR REPLACE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[], on_error text DEFAULT 'raise') RETURNS postbox.outcome[]
+CREATE OR REPLACE FUNCTION postbox.inbox_apply_batch(inbox regclass, events postbox.event[], on_error text DEFAULT 'raise',
+    json_detail boolean DEFAULT false) RETURNS postbox.outcome[]
     AS 'MODULE_PATHNAME', 'inbox_apply_batch' LANGUAGE C;
-COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text) IS
+COMMENT ON FUNCTION postbox.inbox_apply_batch(regclass, postbox.event[], text, boolean) IS
 $$Applies events in the order of the array, in the current transaction. Each takes effect once. Returns an array of their outcomes, see `inbox_apply`.
 
 An error of an event is raised. With `on_error => 'reject'` the batch is rolled back to its beginning and applied again event by event; events that fail are recorded as
@@ -80,6 +81,8 @@ An error of an event is raised. With `on_error => 'reject'` the batch is rolled 
 inbox: the inbox.
 events: the events, in one dimension. With an empty array the configuration of the inbox is checked.
 on_error: `raise`, `reject` or `park_key`. An event that has no aggregate id, or one of more than 1024 bytes, is rejected with `park_key`.
+json_detail: for programs. With true, the DETAIL of an error that comes while events are applied is a JSON object: `event` is the position in `events` of the event that
+  has failed, from 1, and `detail` is the DETAIL that the error has otherwise. A member that does not apply is left out.
 
 Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
 Errors: those of `inbox_apply`; 2202E if `events` has more than one dimension; 22004 if it contains NULL.

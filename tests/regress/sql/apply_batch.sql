@@ -48,6 +48,12 @@ SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
     pg_temp.event('21', 'video.updated', 'a', 20, '{"title": "a20"}'), pg_temp.event('22', 'video.updated', 'a', 21, '{"n": "many"}')]);
 \set SHOW_CONTEXT never
 SELECT version FROM reader.video WHERE id = 'a';
+-- for programs, the detail says which event it is, and has the detail that the error has otherwise
+SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
+    pg_temp.event('21', 'video.updated', 'a', 20, '{"title": "a20"}'), pg_temp.event('22', 'video.updated', 'a', 21, '{"n": "many"}')], json_detail => true);
+SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
+    pg_temp.event('21', 'video.updated', 'a', 20, '{"title": "a20"}'), pg_temp.event(NULL, 'video.updated', 'a', 21, '{}')], json_detail => true);
+SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[pg_temp.event('21', 'video.updated', 'a', 20, '{}')], json_detail => NULL);
 -- so does a transient error
 CREATE FUNCTION reader.fail(event postbox.event) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
