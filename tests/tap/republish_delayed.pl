@@ -131,7 +131,8 @@ for my $kind ('log', 'tab')
 		is(query("SELECT events FROM postbox.republish('$kind', keys => '{d1}')"), 1, 'it is queued');
 		emit_keys($kind, 'd', 1, 1);
 		wait_status($kind, 'pending = 0', 'nothing waits');
-		is({ received() }->{d1}, '1 2', 'it comes, and what follows');
+		# A lane of a log may read a new event before it has found the queued one; then the new one goes first (source/log/parked_events.h).
+		like({ received() }->{d1}, $kind eq 'log' ? qr/^(?:1 2|2 1)$/ : qr/^1 2$/, 'it comes, and what follows');
 	};
 
 	subtest "$kind: what is queued is taken back, and a delayed event stays" => sub {

@@ -40,7 +40,8 @@ for my $mode (qw(smart fast immediate))
 		if ($mode ne 'immediate')
 		{
 			unlike($log, qr/was terminated by signal|terminating any other active server processes/, 'no crash');
-			like($log, qr/database system is shut down/, 'the server has shut down');
+			# The server writes it when it has removed the file with its pid, which is when pg_ctl ends.
+			wait_for(sub { log_since($node, $position) =~ /database system is shut down/ }, 'the server has shut down');
 		}
 		$node->start;
 		emit_some();
