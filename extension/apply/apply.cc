@@ -185,11 +185,10 @@ ApplySession::ApplySession(Oid relation, Callers callers) : relation_(relation) 
   const Oid owner = RelationOwner(relation);
   const bool by_owner = callers == Callers::kOwnersAndOperators;
   const bool allowed =
-      Pg([&] {
-        return by_owner ? OwnsRelation(relation, caller)
-                        : pg_class_aclcheck(relation, caller, ACL_INSERT) == ACLCHECK_OK;
-      }) ||
-      (callers != Callers::kAppliers && IsOperator(caller));
+      by_owner
+          ? MayActOn(relation, caller)
+          : Pg([&] { return pg_class_aclcheck(relation, caller, ACL_INSERT) == ACLCHECK_OK; }) ||
+                (callers != Callers::kAppliers && IsOperator(caller));
   if (!allowed) {
     Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
           "permission denied for inbox \"" + RelationName(relation) + "\"",
@@ -373,13 +372,14 @@ std::vector<InboxEvent> BatchOf(Datum array) {
   return events;
 }
 
-// With where the event of an error is in `events`, from 1, if the error is one of an event.
+// With where the event of an error is in `events`, from 1, if the error is one of an event. Short,
+// because programs do not parse a JSON object of any length.
 void PutDetailIntoJson(std::optional<size_t> position, PostgresError* error) {
   std::string json = "{";
   if (position) json += "\"event\": " + std::to_string(*position + 1);
   if (!error->detail.empty()) {
     json += position ? ", \"detail\": " : "\"detail\": ";
-    AppendJsonString(error->detail, &json);
+    AppendJsonString(Shortened(error->detail), &json);
   }
   error->detail = json + "}";
 }

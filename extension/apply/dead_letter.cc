@@ -17,16 +17,6 @@ namespace {
   "event_id, event_type, aggregate_type, aggregate_id, version, payload, attributes, " \
   "occurred_at"
 
-// An error text repeats the value that it is about, which may have megabytes.
-constexpr int kLongestError = 8192;
-
-std::string Shortened(const std::string& text) {
-  if (text.size() <= kLongestError) return text;
-  const int length = static_cast<int>(std::min<size_t>(text.size(), INT_MAX));
-  const int kept = Pg([&] { return pg_mbcliplen(text.data(), length, kLongestError); });
-  return text.substr(0, static_cast<size_t>(kept)) + "...";
-}
-
 // What a dead letter says about an error.
 std::string ErrorText(const PostgresError& error) {
   return error.detail.empty() ? error.message : error.message + "\nDETAIL: " + error.detail;
@@ -61,6 +51,16 @@ DeadLetter LetterOfRow() {
   "SELECT " POSTBOX_FIELDS ", id, parked, raw IS NOT NULL FROM postbox.dead_letter "
 
 }  // namespace
+
+// An error text repeats the value that it is about, which may have megabytes.
+constexpr int kLongestError = 8192;
+
+std::string Shortened(const std::string& text) {
+  if (text.size() <= kLongestError) return text;
+  const int length = static_cast<int>(std::min<size_t>(text.size(), INT_MAX));
+  const int kept = Pg([&] { return pg_mbcliplen(text.data(), length, kLongestError); });
+  return text.substr(0, static_cast<size_t>(kept)) + "...";
+}
 
 Failure FailureOf(const PostgresError& error) { return {error.SqlState(), ErrorText(error), 1}; }
 

@@ -16,6 +16,9 @@ struct Failure {
   std::string text;
   int attempts;
 };
+// The text, or its beginning and "..." if it is too long to be kept.
+std::string Shortened(const std::string& text);
+
 // After one attempt.
 Failure FailureOf(const PostgresError& error);
 

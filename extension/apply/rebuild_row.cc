@@ -10,7 +10,7 @@
 namespace postbox {
 
 void RequireRebuilder(Oid inbox) {
-  if (!IsOperator(GetUserId())) RequireInboxOwner(inbox);
+  if (!MayActOn(inbox, GetUserId())) RequireInboxOwner(inbox);
 }
 
 namespace {
@@ -40,9 +40,7 @@ Rebuild ReadRebuild(const std::string& projection, bool may_have_ended) {
                   .start_xid = TextColumn(0, 8),
                   .is_here = BoolColumn(0, 10)};
   const std::string state = TextColumn(0, 9);
-  const bool allowed =
-      Pg([&] { return OwnsRelation(rebuild.inbox, caller); }) || IsOperator(caller);
-  if (!allowed) {
+  if (!MayActOn(rebuild.inbox, caller)) {
     Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
           "must be owner of inbox \"" + RelationName(rebuild.inbox) + "\"", "",
           "Or be a member of postbox_operator.");

@@ -76,6 +76,31 @@ emit_event('video', 'g', 'created', 6, '{"title": "given"}');
 emit_event('video', 'g', 'created', 'NULL', '{"title": "counted"}');
 wait_until($node, 'postgres', q{SELECT title = 'counted' AND version = 7 FROM reading.marked WHERE id = 'g'}, 'a version that is counted after one that was given is newer');
 
+# The first is checked at COMMIT; the trigger of the other says that another event has failed.
+$node->safe_psql(
+	'postgres', q{
+	CREATE TABLE reading.folder (id text PRIMARY KEY);
+	CREATE TABLE reading.file (id text PRIMARY KEY, folder text REFERENCES reading.folder DEFERRABLE INITIALLY DEFERRED, version bigint);
+	SELECT postbox.create_projection('reading.inbox', '{filed}', 'reading.file', '{"folder": "folder"}');
+	CREATE FUNCTION reading.lie() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+		IF NEW.id = 'liar' THEN RAISE 'no' USING DETAIL = '{"event": ' || NEW.folder || '}'; END IF;
+		RETURN NULL;
+	END$$;
+	CREATE CONSTRAINT TRIGGER lie AFTER INSERT ON reading.file DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION reading.lie();
+	INSERT INTO reading.folder VALUES ('there'), ('1'), ('18446744073709551615');
+});
+my $filed = sub { my ($id, $folder) = @_; return "SELECT postbox.outbox_emit('file', '$id', 'filed', '{\"folder\": \"$folder\"}'::jsonb, version => 1);" };
+$node->safe_psql('postgres', join('', map { $filed->($_, 'there') } 1 .. 5) . $filed->('lost', 'nowhere') . join('', map { $filed->($_, 'there') } 6 .. 10));
+wait_until($node, 'postgres', q{SELECT count(*) = 1 FROM postbox.dead_letter WHERE event_type = 'filed'}, 'an event whose effect fails at COMMIT is given up');
+like($node->safe_psql('postgres', q{SELECT error FROM postbox.dead_letter WHERE aggregate_id = 'lost'}), qr/violates foreign key .*Key \(folder\)=\(nowhere\) is not present/s, 'with the detail of the error');
+wait_until($node, 'postgres', q{SELECT count(*) = 10 FROM reading.file}, 'and no other event');
+for my $position ('1', '18446744073709551615')
+{
+	$node->safe_psql('postgres', $filed->("before $position", 'there') . $filed->("between $position", 'there') . $filed->('liar', $position) . $filed->("after $position", 'there'));
+	wait_until($node, 'postgres', qq{SELECT count(*) = 3 FROM reading.file WHERE id LIKE '% $position'}, 'a trigger that names another event harms none');
+}
+wait_until($node, 'postgres', q{SELECT count(*) FILTER (WHERE aggregate_id = 'liar') = 2 AND count(*) = 3 FROM postbox.dead_letter WHERE event_type = 'filed'}, 'its own are given up');
+
 stop_puller($puller);
 $node->stop;
 done_testing();

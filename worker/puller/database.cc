@@ -36,14 +36,14 @@ constexpr int kMaxAttempts = 20;
 constexpr char kStopped[] = "stopped before the server has answered";
 constexpr char kNoAnswer[] = "the server has not answered in time";
 
-// The text as one line, because libpq breaks its messages into several. Its beginning, if it is
-// longer than kMaxErrorBytes.
 // Empty if there is none.
 std::string_view ErrorField(const PGresult* result, int code) {
   const char* text = PQresultErrorField(result, code);
   return text == nullptr ? "" : text;
 }
 
+// The text as one line, because libpq breaks its messages into several. Its beginning, if it is
+// longer than kMaxErrorBytes.
 std::string OneLine(std::string_view text) {
   std::string line;
   for (const char c : text) {
@@ -376,8 +376,12 @@ void Connection::OnNotice(void* connection, const PGresult* notice) {
                       {"text", OneLine(ErrorField(notice, PG_DIAG_MESSAGE_PRIMARY))}});
 }
 
+bool Connection::SendPlain(const char* text) {
+  return PQsendQueryParams(connection_, text, 0, nullptr, nullptr, nullptr, nullptr, 0) == 1;
+}
+
 bool Connection::Send(const std::vector<std::string>& prologue, const char* sql,
-                      const std::vector<Parameter>& parameters) {
+                      const std::vector<Parameter>& parameters, bool commit) {
   std::vector<const char*> values;
   std::vector<int> lengths;
   std::vector<int> formats;
@@ -386,16 +390,13 @@ bool Connection::Send(const std::vector<std::string>& prologue, const char* sql,
     lengths.push_back(parameter.value ? static_cast<int>(parameter.value->size()) : 0);
     formats.push_back(parameter.binary ? 1 : 0);
   }
-  const auto plain = [this](const char* text) {
-    return PQsendQueryParams(connection_, text, 0, nullptr, nullptr, nullptr, nullptr, 0) == 1;
-  };
   for (const std::string& statement : prologue) {
-    if (!plain(statement.c_str())) return false;
+    if (!SendPlain(statement.c_str())) return false;
   }
   return PQsendQueryParams(connection_, sql, static_cast<int>(parameters.size()), nullptr,
                            values.data(), lengths.data(), formats.data(),
                            /*resultFormat=*/0) == 1 &&
-         plain("COMMIT") && PQpipelineSync(connection_) == 1;
+         (!commit || SendPlain("COMMIT")) && PQpipelineSync(connection_) == 1;
 }
 
 PGresult* Connection::NextResult() {
@@ -407,65 +408,81 @@ PGresult* Connection::NextResult() {
   return result;
 }
 
-QueryResult Connection::Receive(size_t before) {
-  const auto failed = [](PGresult* result) {
-    const ExecStatusType status = PQresultStatus(result);  // PGRES_FATAL_ERROR for NULL
-    return status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK;
-  };
-  std::optional<QueryResult> outcome;
-  const auto end = [&](PGresult* result, bool not_begun) {
-    if (outcome) return PQclear(result);  // what follows an error was skipped
-    outcome.emplace(result, Error());
-    outcome->not_begun_ = not_begun;
+namespace {
+
+bool HasFailed(PGresult* result) {
+  const ExecStatusType status = PQresultStatus(result);  // PGRES_FATAL_ERROR for NULL
+  return status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK;
+}
+
+}  // namespace
+
+QueryResult Connection::Receive(size_t before, const Step* step) {
+  std::optional<QueryResult> failure;
+  const auto fail = [&](PGresult* result, bool not_begun) {
+    if (failure) return PQclear(result);  // what follows an error was skipped
+    failure.emplace(result, Error());
+    failure->not_begun_ = not_begun;
   };
   for (size_t i = 0; i < before; ++i) {
     PGresult* result = NextResult();
-    if (failed(result)) {
-      end(result, /*not_begun=*/true);
+    if (HasFailed(result)) {
+      fail(result, /*not_begun=*/true);
     } else {
       PQclear(result);
     }
   }
   PGresult* result = NextResult();
-  const bool applied = !outcome && !failed(result);
-  if (!applied) end(result, false);
+  const bool applied = !failure && !HasFailed(result);
+  if (!applied) fail(result, false);
+  if (step != nullptr) {
+    PQclear(NextResult());  // the sync
+    if (!applied) return *std::move(failure);
+    const std::string problem = (*step)(PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "");
+    if (!problem.empty()) {
+      PQclear(result);
+      return QueryResult::Failure("", problem, false);  // the transaction is rolled back by that
+    }
+    if (!SendPlain("COMMIT") || PQpipelineSync(connection_) != 1) {
+      error_ = OneLine(PQerrorMessage(connection_));
+    }
+  }
   commit_warned_ = false;
   committing_ = true;
   PGresult* commit = NextResult();
   committing_ = false;
-  if (!applied) {
-    PQclear(commit);
-  } else if (failed(commit)) {
-    PQclear(result);
-    end(commit, false);
-  } else if (std::strcmp(PQcmdStatus(commit), "COMMIT") != 0) {
-    // COMMIT of a transaction that has failed is answered with ROLLBACK, and is no error.
-    PQclear(result);
-    outcome.emplace(QueryResult::Failure(
-        "25P02", std::string("COMMIT was answered with ") + PQcmdStatus(commit), false));
-    PQclear(commit);
+  if (applied) {
+    failure.emplace(Committed(result, commit));
   } else {
-    end(result, false);
     PQclear(commit);
-    if (commit_warned_) {
-      // However long it was, it says nothing about the events.
-      outcome.emplace(
-          QueryResult::Failure("57014", "the wait for a synchronous standby was cancelled", true));
-    }
   }
   PQclear(NextResult());  // the sync
-  return *std::move(outcome);
+  return *std::move(failure);
+}
+
+QueryResult Connection::Committed(PGresult* result, PGresult* commit) const {
+  QueryResult end(commit, Error());
+  QueryResult done(result, "");
+  if (!end.ok()) return end;
+  // COMMIT of a transaction that has failed is answered with ROLLBACK, and is no error.
+  if (std::strcmp(PQcmdStatus(commit), "COMMIT") != 0) {
+    return QueryResult::Failure(
+        "25P02", std::string("COMMIT was answered with ") + PQcmdStatus(commit), false);
+  }
+  if (!commit_warned_) return done;
+  // However long it was, it says nothing about the events.
+  return QueryResult::Failure("57014", "the wait for a synchronous standby was cancelled", true);
 }
 
 QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& parameters,
-                                const TransactionLimits* limits) {
+                                const TransactionLimits* limits, const Step* step) {
   std::optional<std::vector<std::string>> prologue;
   if (limits != nullptr) prologue = Prologue(*limits, PQserverVersion(connection_));
   // One that does not answer is not asked again and again.
   const auto give_up = Clock::now() + kAnswerTime;
   for (int attempt = 1;; ++attempt) {
     QueryResult result = ExecuteOnce(prologue ? *prologue : prologue_, sql, parameters,
-                                     limits != nullptr ? *limits : limits_);
+                                     limits != nullptr ? *limits : limits_, step);
     // Not one that is committed here, and of which the wait for a standby was cancelled.
     const bool too_short = result.not_begun() && result.sqlstate() == "57014" && !commit_warned_;
     if (!too_short || !usable_ || attempt == kMaxAttempts || Clock::now() >= give_up) return result;
@@ -474,7 +491,7 @@ QueryResult Connection::Execute(const char* sql, const std::vector<Parameter>& p
 
 QueryResult Connection::ExecuteOnce(const std::vector<std::string>& prologue, const char* sql,
                                     const std::vector<Parameter>& parameters,
-                                    const TransactionLimits& limits) {
+                                    const TransactionLimits& limits, const Step* step) {
   if (!usable_) {
     return QueryResult::Failure("", "the connection cannot be used any more", /*not_begun=*/true);
   }
@@ -482,11 +499,12 @@ QueryResult Connection::ExecuteOnce(const std::vector<std::string>& prologue, co
   deadline_ = limits.statement_timeout.count() == 0 ? Clock::time_point::max()
                                                     : Clock::now() + limits.statement_timeout +
                                                           TimeOf("answer_time", limits.answer_time);
-  if (PQenterPipelineMode(connection_) != 1 || !Send(prologue, sql, parameters)) {
+  if (PQenterPipelineMode(connection_) != 1 ||
+      !Send(prologue, sql, parameters, /*commit=*/step == nullptr)) {
     usable_ = false;
     return QueryResult(nullptr, OneLine(PQerrorMessage(connection_)));
   }
-  QueryResult result = Receive(prologue.size());
+  QueryResult result = Receive(prologue.size(), step);
   if (!error_.empty()) {
     usable_ = false;
     return result.ok() ? std::move(result) : QueryResult(nullptr, error_);

@@ -32,6 +32,7 @@
 #include <libpq-fe.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -68,7 +69,7 @@ class QueryResult {
   const std::string& sqlstate() const { return sqlstate_; }  // empty if the connection broke
   // Primary message and detail, at most kMaxErrorBytes: Postgres repeats values in its messages.
   const std::string& error() const { return error_; }
-  // The same with another detail.
+  // The same with another detail, of an error of the server.
   std::string ErrorWith(std::string_view detail) const;
   std::string_view detail() const;  // of any length
   // True if the transaction failed before the statement began.
@@ -120,10 +121,15 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  // What is done elsewhere between a statement and its COMMIT. It is told the first value that the
+  // statement has returned, and returns an error, or nothing.
+  using Step = std::function<std::string(const std::string& value)>;
+
   // Runs the statement in a separate transaction, with other limits than those of the connection
-  // if `limits` are given.
+  // if `limits` are given. If the step fails, the transaction is rolled back, and the result has
+  // the error of the step, without a SQLSTATE.
   QueryResult Execute(const char* sql, const std::vector<Parameter>& parameters = {},
-                      const TransactionLimits* limits = nullptr);
+                      const TransactionLimits* limits = nullptr, const Step* step = nullptr);
 
   // False if the server has closed the connection. Does not wait.
   bool alive();
@@ -149,12 +155,15 @@ class Connection {
 
   // `prologue`: what comes before the statement, BEGIN first.
   QueryResult ExecuteOnce(const std::vector<std::string>& prologue, const char* sql,
-                          const std::vector<Parameter>& parameters,
-                          const TransactionLimits& limits);
+                          const std::vector<Parameter>& parameters, const TransactionLimits& limits,
+                          const Step* step);
+  bool SendPlain(const char* text);
   bool Send(const std::vector<std::string>& prologue, const char* sql,
-            const std::vector<Parameter>& parameters);
+            const std::vector<Parameter>& parameters, bool commit);
   // `before`: how many statements come before the one that counts.
-  QueryResult Receive(size_t before);
+  QueryResult Receive(size_t before, const Step* step);
+  // Of a statement that was done: the result, unless the answer to COMMIT says otherwise.
+  QueryResult Committed(PGresult* result, PGresult* commit) const;
   // The result of the next statement of the pipeline, or null if the connection broke.
   PGresult* NextResult();
   // PQgetResult, with an end. It is null, too, if the connection broke.

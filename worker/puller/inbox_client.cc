@@ -84,17 +84,19 @@ InboxResult Converted(const QueryResult& result) {
 
 }  // namespace
 
-ErrorDetail ReadErrorDetail(std::string_view json) {
-  ErrorDetail read;
-  if (json.size() > kMaxDetailBytes) return read;
+std::optional<ErrorDetail> ReadErrorDetail(std::string_view json) {
+  if (json.empty() || json.size() > kMaxDetailBytes) return std::nullopt;
   const auto detail = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!detail.is_object()) return read;
-  if (const auto event = detail.find("event");
-      event != detail.end() && event->is_number_unsigned()) {
-    if (const auto position = event->get<size_t>(); position > 0) read.event_at = position - 1;
-  }
-  if (const auto text = detail.find("detail"); text != detail.end() && text->is_string()) {
-    read.text = text->get<std::string>();
+  if (!detail.is_object()) return std::nullopt;
+  ErrorDetail read;
+  for (const auto& [name, value] : detail.items()) {
+    if (name == "event" && value.is_number_unsigned() && value.get<size_t>() > 0) {
+      read.event_at = value.get<size_t>() - 1;
+    } else if (name == "detail" && value.is_string()) {
+      read.text = value.get<std::string>();
+    } else {
+      return std::nullopt;
+    }
   }
   return read;
 }
@@ -168,9 +170,10 @@ InboxResult DatabaseInboxClient::Apply(const std::vector<const Delivery*>& event
   applied.took = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - begin);
   if (!result.ok()) {
-    ErrorDetail detail = ReadErrorDetail(result.detail());
-    applied.event_at = detail.event_at;
-    applied.error = result.ErrorWith(detail.text);
+    if (const auto detail = ReadErrorDetail(result.detail())) {
+      applied.event_at = detail->event_at;
+      applied.error = result.ErrorWith(detail->text);
+    }
     return applied;
   }
   applied.outcomes = Words(result.rows() == 1 ? result.text(0, 0) : "");

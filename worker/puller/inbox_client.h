@@ -56,8 +56,9 @@ struct ErrorDetail {
   std::string text{};
 };
 inline constexpr size_t kMaxDetailBytes = 1048576;
-// Empty if it is not that, or longer than kMaxDetailBytes: a trigger can write any text.
-ErrorDetail ReadErrorDetail(std::string_view json);
+// Nothing if it is another detail, or a longer one: that of an error before the first event or at
+// COMMIT, where a deferred trigger can write any text.
+std::optional<ErrorDetail> ReadErrorDetail(std::string_view json);
 
 // Over a libpq connection. A connection that broke stays broken until Connect replaces it.
 class DatabaseInboxClient : public InboxClient {

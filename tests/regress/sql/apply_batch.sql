@@ -54,6 +54,32 @@ SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
 SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[
     pg_temp.event('21', 'video.updated', 'a', 20, '{"title": "a20"}'), pg_temp.event(NULL, 'video.updated', 'a', 21, '{}')], json_detail => true);
 SELECT postbox.inbox_apply_batch('reader.inbox', ARRAY[pg_temp.event('21', 'video.updated', 'a', 20, '{}')], json_detail => NULL);
+-- however long that is, and where a handler applies events, with the position in each call
+CREATE FUNCTION reader.talk(event postbox.event) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF event.event_type <> 'nest' THEN
+        RAISE EXCEPTION 'too much' USING DETAIL = repeat(E'\x01\\', CASE event.event_type WHEN 'talk' THEN 1000000 ELSE 1 END), HINT = 'Say less.', CONSTRAINT = 'short';
+    END IF;
+    PERFORM postbox.inbox_apply_batch('reader.inbox', ARRAY[event, event, row(event.event_id || '-inner', 'whisper', NULL, NULL, NULL, NULL, NULL, NULL)::postbox.event],
+        json_detail => true);
+END$$;
+SELECT postbox.create_handler('reader.inbox', '{talk,whisper,nest}', 'reader.talk(postbox.event)');
+CREATE FUNCTION pg_temp.error_of(VARIADIC types text[]) RETURNS TABLE (message text, event int, detail json, hint text, name text) LANGUAGE plpgsql AS $$
+DECLARE
+    text text;
+BEGIN
+    PERFORM postbox.inbox_apply_batch('reader.inbox', (SELECT array_agg(pg_temp.event('talk-' || n, type, NULL, NULL, NULL) ORDER BY n)
+        FROM unnest(types) WITH ORDINALITY AS t (type, n)), json_detail => true);
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, text = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, name = CONSTRAINT_NAME;
+    detail := text::json;
+    event := detail ->> 'event';
+    RETURN NEXT;
+END$$;
+SELECT message, event, octet_length(detail ->> 'detail') AS bytes, right(detail ->> 'detail', 5) AS ends, hint, name FROM pg_temp.error_of('other', 'other', 'talk');
+SELECT message, event, detail ->> 'detail' AS detail, hint, name FROM pg_temp.error_of('other', 'nest');
+SELECT postbox.drop_handler(name) FROM postbox.handler;
+DROP FUNCTION reader.talk, pg_temp.error_of;
 -- so does a transient error
 CREATE FUNCTION reader.fail(event postbox.event) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
