@@ -21,6 +21,7 @@ BENCHES = {  # and the module of each, of which one is loaded
     "drain": "database",
     "backlog": "database",
     "status": "database",
+    "scrape": "scraping",
     "wal": "database",
     "held-transaction": "database",
     "publish": "publishing",

@@ -34,6 +34,7 @@ struct AppliedCount {
   }
 };
 
+// Of kDatabase: everything that the database has.
 struct DroppedObject {
   int level;
   MetricKind kind;
@@ -151,7 +152,13 @@ void CommitCounts() {
     }
     inbox.durations.Add(count.durations);
   }
-  for (const DroppedObject& one : dropped) ForgetMetrics(one.kind, one.relation, one.name);
+  for (const DroppedObject& one : dropped) {
+    if (one.kind == MetricKind::kDatabase) {
+      ForgetMetricsOf([](Oid database) { return database == MyDatabaseId; });
+    } else {
+      ForgetMetrics(one.kind, one.relation, one.name);
+    }
+  }
 }
 
 void ClearCounts() {
@@ -215,6 +222,10 @@ OutcomeCounts* CountApplyAtCommit(Oid inbox, int64 micros) {
   AppliedCount& count = applied.Of(inbox);
   count.durations.Observe(micros);
   return &count.outcomes;
+}
+
+void ForgetDatabaseAtCommit() {
+  if (Counts()) ForgetAtCommit(MetricKind::kDatabase, InvalidOid, {});
 }
 
 void ForgetDeletedAtCommit(const TriggerData& trigger) {

@@ -31,6 +31,9 @@ OutcomeCounts* CountApplyAtCommit(Oid inbox, int64 micros);
 
 // For the trigger of a configuration table: what is deleted there has no metrics any more.
 void ForgetDeletedAtCommit(const TriggerData& trigger);
+// The extension is dropped in this database. Workers that find it gone forget as much, but there
+// may be none.
+void ForgetDatabaseAtCommit();
 
 }  // namespace postbox
 

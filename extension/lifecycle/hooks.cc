@@ -1,6 +1,7 @@
 #include "extension/lifecycle/hooks.h"
 
 #include "extension/base/postgres.h"
+#include "extension/lifecycle/commit_counts.h"
 #include "extension/lifecycle/wakeup.h"
 #include "extension/shared/shared_state.h"
 
@@ -240,7 +241,9 @@ static void HookObjectAccess(ObjectAccessType access, Oid class_id, Oid object_i
   }
   if (class_id != ExtensionRelationId) return;
   if (access != OAT_POST_CREATE && access != OAT_POST_ALTER && access != OAT_DROP) return;
-  if (IsPostbox(object_id)) ExtensionChangedAtCommit();
+  if (!IsPostbox(object_id)) return;
+  ExtensionChangedAtCommit();
+  if (access == OAT_DROP) ForgetDatabaseAtCommit();
 }
 
 }  // extern "C"

@@ -27,8 +27,9 @@
 //
 // CREATE, ALTER and DROP EXTENSION postbox, by whichever statement (also DROP SCHEMA ... CASCADE,
 // DROP OWNED, CREATE EXTENSION ... CASCADE): at commit the workers of the database and the launcher
-// are told. DROP EXTENSION waits for no worker: workers hold no lock while they sleep, and leave
-// when they find that their extension does not exist.
+// are told. What was counted in a database goes with its extension. DROP EXTENSION waits for no
+// worker: workers hold no lock while they sleep, and leave when they find that their extension does
+// not exist.
 //
 // ALTER DATABASE x SET postbox.anything: the workers of x are restarted at commit, since a session
 // reads the settings of its database only when it starts.

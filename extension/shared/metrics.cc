@@ -48,6 +48,11 @@ constexpr std::array kMetricKinds = {MetricKind::kPublication, MetricKind::kOutb
                                      MetricKind::kInbox,       MetricKind::kSubscription,
                                      MetricKind::kCredential,  MetricKind::kDatabase};
 
+template <size_t size>
+void SetText(char (&known)[size], std::string_view text) {
+  known[text.copy(known, size - 1)] = '\0';
+}
+
 uint64 OwnerOf(uint32 number) { return static_cast<uint64>(MyDatabaseId) << 32 | number; }
 Oid DatabaseOf(uint64 owner) { return static_cast<Oid>(owner >> 32); }
 
@@ -137,9 +142,17 @@ void SetMetricTopic(const MetricPlace& place, std::string_view topic) {
   topic.remove_prefix(topic.rfind('/') + 1);
   LWLockAcquire(MetricsLock(), LW_EXCLUSIVE);
   if (IsPlace(MetricKind::kPublication, place)) {
-    char(&known)[256] = metrics->publications.data[place.index].topic;
-    const size_t size = topic.copy(known, sizeof known - 1);
-    known[size] = '\0';
+    SetText(metrics->publications.data[place.index].topic, topic);
+  }
+  LWLockRelease(MetricsLock());
+}
+
+void SetMetricUses(const MetricPlace& place, Oid outbox, std::string_view credential) {
+  LWLockAcquire(MetricsLock(), LW_EXCLUSIVE);
+  if (IsPlace(MetricKind::kPublication, place)) {
+    PublicationMetrics& data = metrics->publications.data[place.index];
+    SetText(data.credential, credential);
+    data.outbox = outbox;
   }
   LWLockRelease(MetricsLock());
 }

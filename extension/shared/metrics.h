@@ -33,7 +33,7 @@
 namespace postbox {
 
 // Raise it with every change of MetricsState (shared_state.h tells why).
-inline constexpr uint32 kMetricsLayout = 1;
+inline constexpr uint32 kMetricsLayout = 2;
 
 inline constexpr size_t kMaxMetricPublications = 256;
 inline constexpr size_t kMaxMetricOutboxes = 512;
@@ -67,7 +67,10 @@ struct PublicationMetrics {
   enum : size_t { kPending, kOldest, kParked, kParkedKeys, kAttempts, kState };
   Histogram latency;
   std::array<Gauge, kGauges> gauges;
-  char topic[256];  // the id, without the project; under the lock
+  // Under the lock.
+  char topic[256];  // the id, without the project
+  char credential[NAMEDATALEN];
+  Oid outbox;  // not valid: this and the credential are not known
 };
 
 struct OutboxMetrics {
@@ -86,8 +89,8 @@ struct InboxMetrics {
 };
 
 struct SubscriptionMetrics {
-  static constexpr size_t kGauges = 1;
-  enum : size_t { kPullers };
+  static constexpr size_t kGauges = 2;
+  enum : size_t { kPullers, kPaused };
   std::array<Gauge, kGauges> gauges;
 };
 
@@ -151,6 +154,8 @@ bool IsPlace(MetricKind kind, const MetricPlace& place);
 
 // The id of the topic of a publication, of the full name or of the id.
 void SetMetricTopic(const MetricPlace& place, std::string_view topic);
+// What else a publication uses; the credential is empty if it has none.
+void SetMetricUses(const MetricPlace& place, Oid outbox, std::string_view credential);
 
 // The object is gone.
 void ForgetMetrics(MetricKind kind, Oid relation, std::string_view name = {});

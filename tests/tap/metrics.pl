@@ -125,6 +125,17 @@ subtest 'the gauges tell what waits and what is parked' => sub {
 	emulator_fault($emulator, '--clear');
 };
 
+subtest 'the guide names the metrics that there are' => sub {
+	my $root = "$ENV{POSTBOX_BUILD_DIR}/tree";
+	my ($half) = slurp_file("$root/docs/guides/metrics.md") =~ /^## The database$(.*?)(?=^## |\z)/ms;
+	my %documented = map { $_ => 1 } ($half // '') =~ /^\| `((?:messaging|rpc|postbox)_\w+)` \|/mg;
+	my $names = q{SELECT DISTINCT regexp_replace(name, CASE type WHEN 'histogram' THEN '_(bucket|sum|count)$' ELSE '^$' END, '') FROM postbox.};
+	my @known = sort split /\n/, sql("${names}list_metric_names()");
+	is(join(' ', sort keys %documented), join(' ', @known), 'no more and no fewer');
+	my %shown = map { $_ => 1 } split /\n/, sql("${names}metrics");
+	is(join(' ', grep { !$shown{$_} } @known), 'postbox_credential_expires_timestamp_seconds postbox_subscription_paused postbox_subscription_pullers', 'all are shown but those of what is not there');
+};
+
 subtest 'without a worker no gauge is shown that was measured before' => sub {
 	my $measured = q{SELECT count(*) FROM postbox.metrics WHERE name IN ('postbox_pending_events_estimate', 'postbox_publication_state', 'postbox_inbox_parked_keys_at_least')};
 	is(sql($measured), 9, 'a worker has measured them');
@@ -180,16 +191,31 @@ subtest 'a query reads no table' => sub {
 		"t\n0", 'neither of users nor of Postbox');
 };
 
+subtest 'a query of one name makes the rows of that name, and no other' => sub {
+	# How many rows the functions behind the view have made.
+	my $made = sub {
+		my $plan = sql("EXPLAIN (ANALYZE, COSTS off, TIMING off) SELECT * FROM postbox.metrics $_[0]");
+		my ($rows, $loops) = $plan =~ /Function Scan on list_metrics m \(actual rows=([\d.]+) loops=(\d+)\)/ or BAIL_OUT("no such scan: $plan");
+		return "$rows rows, $loops calls";
+	};
+	is($made->(q{WHERE name = 'postbox_emitted_events_total'}), '1 rows, 1 calls', 'by =');
+	is($made->(q{WHERE name IN ('postbox_workers_running', 'postbox_workers_wanted', 'postbox_no_such_name')}), '1 rows, 2 calls', 'by IN');
+	is($made->(q{WHERE name LIKE 'postbox\_workers\_%' AND value >= 0}), '1 rows, 3 calls', 'by LIKE');
+	is(sql(q{SELECT sum(m.rows) - (SELECT count(*) FROM postbox.metrics) FROM postbox.list_metric_names() n, LATERAL (SELECT count(*) AS rows FROM postbox.metrics WHERE name = n.name) m}),
+		'0', 'one name after another gives all rows');
+	is(sql(q{SELECT count(*) FROM postbox.list_metrics(NULL)}) . sql(q{SELECT count(*) FROM postbox.list_metrics('postbox_publish_latency_seconds')}), '00', 'what is no name has none');
+};
+
 subtest 'roles' => sub {
 	sql('CREATE ROLE nobody LOGIN; CREATE ROLE monitor LOGIN IN ROLE pg_monitor; CREATE ROLE operator LOGIN IN ROLE postbox_operator');
 	for my $role (qw(monitor operator))
 	{
 		is(sql("SET ROLE $role; SELECT sum(value) FROM postbox.metrics WHERE name = 'postbox_emitted_events_total'") > 0, 1, "$role sees the metrics");
 	}
-	for my $from (qw(metrics list_metrics()))
+	for my $from (qw(metrics list_metric_names() list_metrics('postbox_info')))
 	{
 		my (undef, undef, $error) = $node->psql('postgres', "SET ROLE nobody; SELECT * FROM postbox.$from");
-		like($error, qr/permission denied for (view metrics|function list_metrics)/, "another role may not read $from");
+		like($error, qr/permission denied for (view metrics|function list_metric)/, "another role may not read $from");
 	}
 	is(sql(q{PREPARE q AS SELECT sum(value) FROM postbox.metrics WHERE name = $1 AND labels ->> $2 = $3; EXECUTE q('postbox_emitted_events_total', 'outbox', 'app.outbox')}) > 0, 1,
 		'parameters may be texts');
@@ -235,16 +261,19 @@ subtest 'DROP EXTENSION and DROP DATABASE leave nothing' => sub {
 	# A worker may have measured the new one already.
 	is(value('postbox_emitted_events_total', OUTBOX, 'other') || 0, 0, 'nothing of before is there');
 	$node->safe_psql('postgres', 'DROP DATABASE other');
-};
 
-subtest 'the guide names the metrics that there are' => sub {
-	my $root = "$ENV{POSTBOX_BUILD_DIR}/tree";
-	my ($half) = slurp_file("$root/docs/guides/metrics.md") =~ /^## The database$(.*?)(?=^## |\z)/ms;
-	my %documented = map { $_ => 1 } ($half // '') =~ /^\| `((?:messaging|rpc|postbox)_\w+)` \|/mg;
-	my %known = map { $_ => 1 } slurp_file("$root/extension/lifecycle/metrics_view.cc") =~ /^constexpr Metric k\w+ = \{\s*"(\w+)"/mg;
-	is(join(' ', sort keys %documented), join(' ', sort keys %known), 'no more and no fewer');
-	my @shown = split /\n/, sql(q{SELECT DISTINCT regexp_replace(name, CASE type WHEN 'histogram' THEN '_(bucket|sum|count)$' ELSE '^$' END, '') FROM postbox.metrics});
-	is(join(' ', grep { !$known{$_} } @shown), '', 'and no other one is shown');
+	# Without a worker, too. The table of the outbox stays, and with it the OID by which it is known.
+	$node->safe_psql('postgres', 'CREATE DATABASE quiet');
+	$node->safe_psql('postgres', 'ALTER DATABASE quiet SET postbox.publishers = 0');
+	create_outbox($node, 'quiet', kind => 'log');
+	$node->safe_psql('quiet', EMIT) for 1 .. 3;
+	$node->safe_psql('quiet', 'BEGIN; SAVEPOINT a; DROP EXTENSION postbox CASCADE; ROLLBACK TO a; COMMIT');
+	is(value('postbox_emitted_events_total', OUTBOX, 'quiet'), 3, 'a drop that is rolled back changes nothing');
+	$node->safe_psql('quiet', q{DROP EXTENSION postbox CASCADE; CREATE EXTENSION postbox; SELECT postbox.register_outbox('app.outbox')});
+	is(value('postbox_emitted_events_total', OUTBOX, 'quiet'), '', 'without a worker nothing is left either');
+	$node->safe_psql('quiet', EMIT);
+	is(value('postbox_emitted_events_total', OUTBOX, 'quiet'), 1, 'the outbox that is registered again begins at 0');
+	$node->safe_psql('postgres', 'DROP DATABASE quiet');
 };
 
 done_testing();

@@ -78,7 +78,7 @@ sub expected
 {
 	my (@without) = @_;
 	my %samples;
-	for (split /\n/, $node->safe_psql('postgres', q{SELECT name || '{' || coalesce((SELECT string_agg(key || '=' || value, ',' ORDER BY key COLLATE "C") FROM jsonb_each_text(labels)), '') || '}', value FROM postbox.metrics}))
+	for (split /\n/, $node->safe_psql('postgres', q{SELECT name || '{' || coalesce((SELECT string_agg(key || '=' || value, ',' ORDER BY key COLLATE "C") FROM jsonb_each_text(labels) WHERE value <> ''), '') || '}', value FROM postbox.metrics}))
 	{
 		my ($series, $value) = /^(.*)\|(\S+)$/;
 		$samples{$series} = $value;
@@ -99,6 +99,23 @@ sub shows_all
 	};
 	return;
 }
+
+# The exporters ask for one name after another.
+subtest 'the queries of an exporter make each row once' => sub {
+	my $rows = $node->safe_psql('postgres', 'SELECT count(*) FROM postbox.metrics');
+	for my $file (qw(postgres-exporter.yml sql-exporter.yml))
+	{
+		my $made = 0;
+		for my $query (slurp_file("$examples/$file") =~ /^ +query: >-\n((?: +(?:SELECT|FROM) .*\n?)+)/mg)
+		{
+			my $plan = $node->safe_psql('postgres', "EXPLAIN (ANALYZE, COSTS off, TIMING off, FORMAT JSON) $query");
+			my ($of_scan) = $plan =~ /"Function Name": "list_metrics"(.*?)\}/s or BAIL_OUT("no such scan: $plan");
+			my ($number, $loops) = map { $of_scan =~ /"Actual $_": ([\d.]+)/ } qw(Rows Loops);
+			$made += $number * $loops;
+		}
+		is($made + ($file =~ /^postgres/ ? 1 : 0), $rows, "$file" . ($file =~ /^postgres/ ? ', which has no postbox_info' : ''));
+	}
+};
 
 my $address = own_address() . ':' . free_port();
 start("$PostgreSQL::Test::Utils::log_path/postgres_exporter.log",

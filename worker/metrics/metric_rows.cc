@@ -3,6 +3,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -29,20 +30,27 @@ std::pair<std::string, std::string> SplitName(const std::string& name) {
   return {name.substr(0, dash), name.substr(dash + 1)};
 }
 
-ClientMetric* MetricOf(MetricFamily* family, const std::map<std::string, std::string>& labels) {
-  std::vector<ClientMetric::Label> wanted;
-  for (const auto& [name, value] : labels) wanted.push_back({name, value});
-  for (ClientMetric& metric : family->metric) {
-    if (metric.label == wanted) return &metric;
-  }
-  family->metric.emplace_back().label = std::move(wanted);
-  return &family->metric.back();
-}
+using LabelMap = std::map<std::string, std::string>;
 
-void AddToHistogram(const MetricRow& row, std::string_view part, MetricFamily* family) {
-  std::map<std::string, std::string> labels = row.labels;
+// A family, and where its metrics are by their labels: a database may have thousands of them.
+struct IndexedFamily {
+  MetricFamily family;
+  std::map<LabelMap, size_t> places{};
+
+  ClientMetric* Of(const LabelMap& labels) {
+    const auto [at, is_new] = places.try_emplace(labels, family.metric.size());
+    if (is_new) {
+      ClientMetric& metric = family.metric.emplace_back();
+      for (const auto& [name, value] : labels) metric.label.push_back({name, value});
+    }
+    return &family.metric[at->second];
+  }
+};
+
+void AddToHistogram(const MetricRow& row, std::string_view part, IndexedFamily* family) {
+  LabelMap labels = row.labels;
   const auto bound = labels.extract("le");
-  ClientMetric::Histogram* const histogram = &MetricOf(family, labels)->histogram;
+  ClientMetric::Histogram* const histogram = &family->Of(labels)->histogram;
   if (part == "sum") {
     histogram->sample_sum = row.value;
   } else if (part == "count") {
@@ -67,34 +75,44 @@ void Add(const MetricRow& row, ClientMetric* metric) {
   }
 }
 
-void SortBuckets(MetricFamily* family) {
+// The buckets in their order. The database reads the count after them, when it may be higher: what
+// is counted is what the last bucket has, as Prometheus wants it.
+void FinishHistograms(MetricFamily* family) {
   for (ClientMetric& metric : family->metric) {
-    std::sort(
-        metric.histogram.bucket.begin(), metric.histogram.bucket.end(),
-        [](const auto& one, const auto& other) { return one.upper_bound < other.upper_bound; });
+    auto& buckets = metric.histogram.bucket;
+    std::sort(buckets.begin(), buckets.end(), [](const auto& one, const auto& other) {
+      return one.upper_bound < other.upper_bound;
+    });
+    if (!buckets.empty() && std::isinf(buckets.back().upper_bound)) {
+      metric.histogram.sample_count = buckets.back().cumulative_count;
+    }
   }
 }
 
 }  // namespace
 
 std::vector<MetricFamily> FamiliesOf(const std::vector<MetricRow>& rows) {
-  std::vector<MetricFamily> families;
+  std::vector<IndexedFamily> families;
   std::map<std::string, size_t> known;
   for (const MetricRow& row : rows) {
     const bool histogram = TypeOf(row.type) == MetricType::Histogram;
     const auto [family_name, part] =
         histogram ? SplitName(row.name) : std::pair(row.name, std::string());
     const auto [at, is_new] = known.try_emplace(family_name, families.size());
-    if (is_new) families.push_back({family_name, row.help, TypeOf(row.type), {}});
-    MetricFamily* const family = &families[at->second];
+    if (is_new) families.push_back({{family_name, row.help, TypeOf(row.type), {}}});
+    IndexedFamily* const family = &families[at->second];
     if (histogram) {
       AddToHistogram(row, part, family);
     } else {
-      Add(row, MetricOf(family, row.labels));
+      Add(row, family->Of(row.labels));
     }
   }
-  for (MetricFamily& family : families) SortBuckets(&family);
-  return families;
+  std::vector<MetricFamily> all;
+  for (IndexedFamily& family : families) {
+    FinishHistograms(&family.family);
+    all.push_back(std::move(family.family));
+  }
+  return all;
 }
 
 std::string MetricsText(const std::vector<MetricFamily>& families) {

@@ -33,6 +33,17 @@ TEST(MetricRowsTest, AHistogramIsGatheredFromItsRowsInAnyOrder) {
             "took_seconds_bucket{topic=\"a\",le=\"+Inf\"} 3\n");
 }
 
+TEST(MetricRowsTest, TheCountOfAHistogramIsThatOfItsLastBucketWhateverIsCountedMeanwhile) {
+  const std::string text = MetricsText(FamiliesOf({
+      {"took_seconds_bucket", "histogram", "Time.", {{"le", "0.5"}}, 1},
+      {"took_seconds_bucket", "histogram", "Time.", {{"le", "+Inf"}}, 3},
+      {"took_seconds_sum", "histogram", "Time.", {}, 2.25},
+      {"took_seconds_count", "histogram", "Time.", {}, 4},
+  }));
+  EXPECT_NE(text.find("took_seconds_count 3\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("took_seconds_bucket{le=\"+Inf\"} 3\n"), std::string::npos) << text;
+}
+
 TEST(MetricRowsTest, WhatALabelHasIsEscaped) {
   const std::string text =
       MetricsText(FamiliesOf({{"n", "gauge", "H.", {{"name", "a\"b\\c\nd"}}, NAN}}));

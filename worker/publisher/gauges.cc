@@ -88,8 +88,8 @@ std::array<double, PublicationMetrics::kGauges> ReadPublication(const std::strin
   values.fill(kUnknown);
   Parameters publication;
   publication.AddText(name);
-  if (Run("SELECT state, ready::double precision, parked::double precision, oldest_ready, topic "
-          "FROM postbox.publication_gauges($1)",
+  if (Run("SELECT state, ready::double precision, parked::double precision, oldest_ready, topic, "
+          "credential FROM postbox.publication_gauges($1)",
           publication) == 0 ||
       IsNull(0, 1)) {
     return values;
@@ -99,7 +99,11 @@ std::array<double, PublicationMetrics::kGauges> ReadPublication(const std::strin
   values[P::kParked] = NumberColumn(0, 3);
   values[P::kOldest] = NumberColumn(0, 4);
   const std::string topic = TextColumn(0, 5);
-  Pg([&] { SetMetricTopic(place, topic); });
+  const std::string credential = TextColumn(0, 6);
+  Pg([&] {
+    SetMetricTopic(place, topic);
+    SetMetricUses(place, outbox, credential);
+  });
   if (std::isnan(values[P::kParked])) return values;
   const ActAs owner(RelationOwner(outbox));
   Run("SELECT keys::double precision, attempts::double precision FROM postbox.parked_gauges($1)",
@@ -132,13 +136,17 @@ std::array<double, InboxMetrics::kGauges> ReadInbox(Oid relation) {
 void MeasureSmall(Objects* objects) {
   const uint64 rows = Run("SELECT kind, name, value FROM postbox.small_gauges()");
   for (uint64 row = 0; row < rows; ++row) {
-    const bool is_subscription = TextColumn(row, 1) == "subscription";
-    const auto kind = is_subscription ? MetricKind::kSubscription : MetricKind::kCredential;
+    const std::string what = TextColumn(row, 1);
+    const bool is_credential = what == "credential";
+    const auto kind = is_credential ? MetricKind::kCredential : MetricKind::kSubscription;
     const auto place = objects->Find(kind, InvalidOid, TextColumn(row, 2));
     if (!place) continue;
+    using S = SubscriptionMetrics;
     MetricsState* metrics = metrics_state();
-    (is_subscription ? metrics->subscriptions.data[place->index].gauges[0]
-                     : metrics->credentials.data[place->index].gauges[0]) = NumberColumn(row, 3);
+    Gauge& gauge = is_credential ? metrics->credentials.data[place->index].gauges[0]
+                                 : metrics->subscriptions.data[place->index]
+                                       .gauges[what == "pause" ? S::kPaused : S::kPullers];
+    gauge = NumberColumn(row, 3);
   }
 }
 

@@ -27,7 +27,8 @@ void Traces::FollowSettings() {
   pubsub::TraceExporterOptions options;
   options.service_name = pubsub::TraceServiceName("postbox-publisher");
   std::string error;
-  if (pubsub::ParseOtlpEndpoint(endpoint_, &options.endpoint, &error)) {
+  if (pubsub::ParseOtlpEndpoint(endpoint_, &options.endpoint, &error) &&
+      pubsub::TraceHeaders(&options.headers, &error)) {
     exporter_ = pubsub::TraceExporter::Create(std::move(options), &error);
   }
   if (exporter_ == nullptr) {

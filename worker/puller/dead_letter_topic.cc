@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "proto/rules/limits.h"
+#include "worker/puller/failpoint.h"
 #include "worker/puller/log.h"
 
 namespace postbox::puller {
@@ -74,6 +75,16 @@ void DeadLetterTopic::Send(Letter letter) {
   if (notify_fd_ >= 0) eventfd_write(notify_fd_, 1);
 }
 
+std::chrono::steady_clock::duration DeadLetterTopic::Silence() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!thread_.joinable()) return {};
+  }
+  const auto now = std::chrono::steady_clock::now();
+  sign_.Ask(now);  // it looks once a second
+  return sign_.Silence(now);
+}
+
 void DeadLetterTopic::Stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -86,6 +97,7 @@ void DeadLetterTopic::Stop() {
 
 void DeadLetterTopic::Run() {
   while (true) {
+    sign_.Given();
     std::deque<Letter> letters;
     int notify_fd = -1;
     {
@@ -95,6 +107,7 @@ void DeadLetterTopic::Run() {
       notify_fd = notify_fd_;
     }
     for (Letter& letter : letters) Publish(std::move(letter));
+    if (!letters.empty()) Failpoint("dead_letter");
     if (publisher_) TakeResults();
     if (!letters.empty()) continue;
     // Without a descriptor it looks again from time to time.

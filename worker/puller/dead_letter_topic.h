@@ -13,7 +13,7 @@
 #ifndef POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 #define POSTBOX_WORKER_PULLER_DEAD_LETTER_TOPIC_H_
 
-#include <condition_variable>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -24,6 +24,7 @@
 
 #include "worker/pubsub/publish/publisher.h"
 #include "worker/puller/key_queues.h"
+#include "worker/puller/sign_of_life.h"
 
 namespace postbox::puller {
 
@@ -59,6 +60,8 @@ class DeadLetterTopic {
 
   // Returns at once. The result comes after kPublishTimeout at the latest. Any thread.
   void Send(Letter letter);
+  // How long the thread has given no sign; 0 while there is none. For one thread.
+  std::chrono::steady_clock::duration Silence();
   // Ends the thread. No result comes after it has returned; letters without one may or may not have
   // been published.
   void Stop();
@@ -84,6 +87,7 @@ class DeadLetterTopic {
   bool stopping_ = false;       // guarded
   std::thread thread_;          // started by the first Send; guarded
   int notify_fd_ = -1;          // written by Send, by Stop, and by the publisher; guarded
+  SignOfLife sign_;
 
   // Of the thread.
   std::unique_ptr<pubsub::Publisher> publisher_;

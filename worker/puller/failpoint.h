@@ -1,7 +1,7 @@
 // Failpoints of the puller, for tests. The environment variable POSTBOX_FAILPOINT lists them as
 // extension/rules/failpoint_list.h says, for instance after_commit_before_ack=kill. The names are
-// before_apply, after_answer (of a statement), after_commit_before_ack, after_ack and main_loop.
-// Actions are
+// before_apply, after_answer (of a statement), after_commit_before_ack, after_ack, dead_letter (one
+// is on its way to its topic) and main_loop. Actions are
 //
 //   kill   the process ends itself with SIGKILL
 //   pause  the process stops itself with SIGSTOP when it comes here first; SIGCONT lets it go on

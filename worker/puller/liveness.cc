@@ -83,6 +83,10 @@ std::vector<std::string> Liveness::Reasons(const ThreadSigns& signs, TimePoint n
     reasons.push_back("the thread of the stream has made no progress for " +
                       Seconds(*signs.stream_silence));
   }
+  if (signs.letters_silence > times_.silence) {
+    reasons.push_back("the thread of the dead-letter topic has made no progress for " +
+                      Seconds(signs.letters_silence));
+  }
   for (const ThreadSigns::Applier& applier : signs.appliers) {
     std::string reason;
     if (applier.asked) {

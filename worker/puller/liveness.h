@@ -2,9 +2,9 @@
 // C++: the time is an argument. For one thread.
 //
 //   - A thread is stuck that has given no sign for `silence`. The I/O thread of the stream is asked
-//     for a sign; an applier gives one with each step, and none while it waits for work, for its
-//     turn, or for a connection that is being opened. An outage of Pub/Sub or of the database keeps
-//     no thread from giving signs.
+//     for a sign, as is that of the dead-letter topic, if there is one; an applier gives one with
+//     each step, and none while it waits for work, for its turn, or for a connection that is being
+//     opened. An outage of Pub/Sub or of the database keeps no thread from giving signs.
 //   - An applier whose statement is with the server gives none, and a long statement may be in
 //     order. So the server is asked about the process that has not answered for `look_after`, over
 //     another session, every `look_interval`:
@@ -39,6 +39,7 @@ struct ThreadSigns {
   };
   // How long the thread of the stream has given no sign; none: it has no stream.
   std::optional<std::chrono::steady_clock::duration> stream_silence{};
+  std::chrono::steady_clock::duration letters_silence{};  // of the thread of the dead-letter topic
   std::vector<Applier> appliers{};
   std::chrono::milliseconds statement_timeout{0};  // 0: none
 };

@@ -54,6 +54,14 @@ TEST_F(LivenessTest, AnApplierWithoutASignIsStuckWithinAMinute) {
   EXPECT_THAT(Reasons(), ElementsAre("the thread of an applier has made no progress for 41 s"));
 }
 
+TEST_F(LivenessTest, ADeadLetterTopicWhoseThreadGivesNoSignIsStuckWithinAMinute) {
+  signs_.letters_silence = seconds(40);
+  EXPECT_THAT(Reasons(), IsEmpty());
+  signs_.letters_silence = seconds(41);
+  EXPECT_THAT(Reasons(),
+              ElementsAre("the thread of the dead-letter topic has made no progress for 41 s"));
+}
+
 TEST_F(LivenessTest, AStreamWhoseThreadGivesNoSignIsStuckWithinAMinute) {
   stream_silent_ = true;
   Pass(seconds(40));

@@ -62,7 +62,10 @@ struct NotStarted {
 class Puller {
  public:
   Puller(const PullOptions& options, pubsub::TraceExporter* traces)
-      : options_(options), traces_(traces) {}
+      : options_(options), traces_(traces) {
+    if (traces_ == nullptr) return;
+    watch_.metrics()->CountDroppedSpans([this] { return traces_->Counts().dropped; });
+  }
 
   int Run() {
     // First of all: what is too small for it may keep it from saying anything else.
@@ -495,7 +498,8 @@ std::shared_ptr<pubsub::TraceExporter> MakeTraces(const PullOptions& options, st
   pubsub::TraceExporterOptions traces;
   traces.service_name = pubsub::TraceServiceName("postbox-puller");
   if (options.otlp_endpoint.empty() ||
-      !pubsub::ParseOtlpEndpoint(options.otlp_endpoint, &traces.endpoint, error)) {
+      !pubsub::ParseOtlpEndpoint(options.otlp_endpoint, &traces.endpoint, error) ||
+      !pubsub::TraceHeaders(&traces.headers, error)) {
     return nullptr;
   }
   return pubsub::TraceExporter::Create(std::move(traces), error);

@@ -45,6 +45,12 @@ std::vector<MetricFamily> PullMetrics::Collect() const {
   const std::chrono::duration<double> start = started_.time_since_epoch();
   all.push_back(Gauge("process_start_time_seconds",
                       "When the process began, in seconds since the epoch.", start.count()));
+  MetricFamily dropped{"postbox_trace_spans_dropped_total",
+                       "Spans of this process that no collector has taken.",
+                       prometheus::MetricType::Counter,
+                       {}};
+  dropped.metric.emplace_back().counter.value = static_cast<double>(dropped_());
+  all.push_back(std::move(dropped));
   for (auto& [name, family] : families) all.push_back(std::move(family));
   return all;
 }

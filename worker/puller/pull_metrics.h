@@ -6,11 +6,13 @@
 #include <prometheus/metric_family.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/puller/subscription_metrics.h"
@@ -25,10 +27,14 @@ class PullMetrics {
   // Forgets the subscriptions that do not exist any more.
   void KeepOnly(const std::function<bool(const std::string& name)>& exists);
 
+  // What tells how many spans of traces were dropped so far; before any Collect().
+  void CountDroppedSpans(std::function<std::uint64_t()> count) { dropped_ = std::move(count); }
+
   std::vector<prometheus::MetricFamily> Collect() const;
 
  private:
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
+  std::function<std::uint64_t()> dropped_ = [] { return std::uint64_t{0}; };
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<SubscriptionMetrics>> subscriptions_;
 };

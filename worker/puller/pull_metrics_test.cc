@@ -90,6 +90,13 @@ TEST(PullMetricsTest, AProjectionLagsByWhatWaitsOfItsTypes) {
   EXPECT_THAT(Text(metrics), Not(HasSubstr("postbox_messages_in_hand")));
 }
 
+TEST(PullMetricsTest, DroppedSpansAreCountedAndThereIsACountWithoutTraces) {
+  PullMetrics metrics;
+  EXPECT_THAT(Text(metrics), HasSubstr("\npostbox_trace_spans_dropped_total 0\n"));
+  metrics.CountDroppedSpans([] { return std::uint64_t{7}; });
+  EXPECT_THAT(Text(metrics), HasSubstr("\npostbox_trace_spans_dropped_total 7\n"));
+}
+
 TEST(PullMetricsTest, CallsAreToldByTheirOperationAndCode) {
   using Kind = pubsub::CallReport::Kind;
   PullMetrics metrics;

@@ -151,7 +151,9 @@ std::optional<Unanswered> Runner::LookForAnswers() {
 }
 
 ThreadSigns Runner::Signs() {
-  ThreadSigns signs{.appliers = appliers_.Signs(), .statement_timeout = config_.statement_timeout};
+  ThreadSigns signs{.letters_silence = dead_letter_topic_.Silence(),
+                    .appliers = appliers_.Signs(),
+                    .statement_timeout = config_.statement_timeout};
   if (parked_.paused_for().empty()) signs.stream_silence = stream_.Silence();
   return signs;
 }

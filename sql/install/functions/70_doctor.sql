@@ -66,10 +66,10 @@ BEGIN
             'raise max_worker_processes or postbox.max_workers; the server log says which')).*
             FROM postbox.list_workers() w JOIN pg_database d ON d.oid = w.database_id WHERE w.state = 'unserved';
     END IF;
-    IF has_function_privilege('postbox.list_metrics()', 'EXECUTE') THEN
+    IF has_function_privilege('postbox.list_metrics(text)', 'EXECUTE') THEN
         RETURN QUERY SELECT (postbox.make_finding('metrics', 'warning', 'postbox.metrics', format('there is no room for the metrics of some objects: %s times something was not '
             'counted since the server started', m.value), 'see docs/guides/metrics.md for the limits; what is dropped makes room after 10 minutes')).*
-            FROM postbox.list_metrics() m WHERE m.name = 'postbox_metrics_not_counted_total' AND m.value > 0;
+            FROM postbox.list_metrics('postbox_metrics_not_counted_total') m WHERE m.value > 0;
     END IF;
     RETURN QUERY SELECT (postbox.make_finding('workers', 'warning', t.evtname, 'the event trigger is disabled, so the parts of an outbox or inbox are not '
         'kept consistent when its table is dropped, moved or given to another owner', format('run ALTER EVENT TRIGGER %I ENABLE ALWAYS', t.evtname))).*

@@ -1,15 +1,22 @@
 -- Metrics. Counters, histograms and gauges are in shared memory (extension/shared/metrics.h), and postbox.metrics reads nothing else. The functions
 -- that measure gauges are called by a worker, for one object at a time (worker/publisher/gauges.h). None costs more where more events wait.
 
-CREATE OR REPLACE FUNCTION postbox.list_metrics(OUT name text, OUT type text, OUT help text, OUT unit text, OUT labels jsonb, OUT value double precision)
+CREATE OR REPLACE FUNCTION postbox.list_metric_names(OUT name text, OUT type text, OUT help text, OUT unit text)
     RETURNS SETOF record
-    LANGUAGE C AS 'MODULE_PATHNAME';
-COMMENT ON FUNCTION postbox.list_metrics() IS 'Internal: the rows of postbox.metrics, from shared memory.';
+    LANGUAGE C ROWS 50 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.list_metric_names() IS 'Internal: the names that samples of postbox.metrics may have.';
 
-CREATE OR REPLACE VIEW postbox.metrics AS SELECT * FROM postbox.list_metrics();
+CREATE OR REPLACE FUNCTION postbox.list_metrics(name text, OUT labels jsonb, OUT value double precision)
+    RETURNS SETOF record
+    LANGUAGE C STRICT ROWS 20 AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.list_metrics(text) IS 'Internal: the samples of a name, from shared memory.';
+
+-- A condition on the name is one on list_metric_names(), so samples of other names are not made.
+CREATE OR REPLACE VIEW postbox.metrics AS
+    SELECT n.name, n.type, n.help, n.unit, m.labels, m.value FROM postbox.list_metric_names() n, LATERAL postbox.list_metrics(n.name) m;
 COMMENT ON VIEW postbox.metrics IS
-$$The metrics of this database, as Prometheus has them: one row for each sample. A query reads shared memory and no table, so its cost does not depend on any backlog. See
-  docs/guides/metrics.md.
+$$The metrics of this database, as Prometheus has them: one row for each sample. A query reads shared memory and no table, so its cost does not depend on any backlog.
+  With a condition on `name` only the samples of that name are made. See docs/guides/metrics.md.
 
 Counters begin at 0 when the server starts, or restarts after a crash. Workers measure the gauges every 10 s; without a worker there are none. If postbox is not in
   shared_preload_libraries, `postbox_info` is the only row.
@@ -23,11 +30,12 @@ COMMENT ON COLUMN postbox.metrics.labels IS 'The labels: a JSON object of texts.
 COMMENT ON COLUMN postbox.metrics.value IS 'The value.';
 
 CREATE OR REPLACE FUNCTION postbox.publication_gauges(publication text, OUT state text, OUT ready bigint, OUT parked bigint, OUT oldest_ready double precision,
-    OUT topic text)
+    OUT topic text, OUT credential text)
     LANGUAGE sql
     SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT s.state, s.ready, s.parked, CASE WHEN s.ready IS NOT NULL THEN coalesce(extract(epoch FROM s.oldest_ready), 0) END::double precision, s.topic
+    SELECT s.state, s.ready, s.parked, CASE WHEN s.ready IS NOT NULL THEN coalesce(extract(epoch FROM s.oldest_ready), 0) END::double precision, s.topic,
+           coalesce((SELECT p.credential FROM postbox.publication p WHERE p.name = publication_gauges.publication), '')
     FROM postbox.list_publication_status(publication) s
 $$;
 COMMENT ON FUNCTION postbox.publication_gauges(text) IS 'Internal: what postbox.publication_status says of a publication, as gauges; NULL: it is not known.';
@@ -121,9 +129,11 @@ AS $$
     SELECT 'subscription', b.name, (SELECT count(*) FROM postbox.subscription_status t
         WHERE t.subscription = b.name AND t.last_seen > clock_timestamp() - interval '60 s')::double precision FROM postbox.subscription b
     UNION ALL
+    SELECT 'pause', b.name, (coalesce(b.paused_until, '-infinity') > clock_timestamp())::int::double precision FROM postbox.subscription b
+    UNION ALL
     SELECT 'credential', coalesce(c.name, ''), extract(epoch FROM c.valid_until)::double precision FROM postbox.credential_status c WHERE c.valid_until IS NOT NULL
 $$;
-COMMENT ON FUNCTION postbox.small_gauges() IS 'Internal: how many pullers each subscription has, and when the token of each credential expires, in Unix time.';
+COMMENT ON FUNCTION postbox.small_gauges() IS 'Internal: how many pullers each subscription has, whether it is paused, and when the token of each credential expires, in Unix time.';
 
 CREATE OR REPLACE FUNCTION postbox.metered_objects()
     RETURNS TABLE (kind text, name text, relation bigint)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "proto/rules/limits.h"
+#include "proto/rules/trace_context.h"
 #include "worker/publisher/source/unsent_event.h"
 #include "worker/pubsub/publish/outgoing_message.h"
 #include "worker/pubsub/publish/prefetch.h"
@@ -20,12 +21,21 @@ namespace postbox::publisher {
 // An aggregate id with more bytes is no ordering key.
 inline constexpr std::size_t kMaxKey = pubsub::kMaxOrderingKeyBytes;
 
+// What the span `create` of an event of a trace says (event_spans.h).
+struct EventTrace {
+  pubsub::TraceContext create;
+  std::string event_id;
+  std::int64_t occurred_at;  // microseconds since 1970
+};
+
 // What few events have.
 struct EventExtras {
   // The event must not be sent, and is kRejected from the start.
   std::optional<UnsentEvent> unsent;
   // Of one that is `traced`: the span in which it was emitted (event_spans.h).
   std::uint64_t parent_span = 0;
+  // Of one that is `traced`, but was not encoded.
+  std::optional<EventTrace> unsent_trace;
 };
 
 struct ClaimedEvent : pubsub::OutgoingMessage {

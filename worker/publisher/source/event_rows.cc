@@ -4,6 +4,7 @@
 #include "extension/base/spi.h"
 #include "extension/base/subtransaction.h"
 #include "extension/shared/outbox_columns.h"
+#include "worker/publisher/source/event_spans.h"
 
 extern "C" {
 #include <access/detoast.h>
@@ -394,6 +395,9 @@ EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Order
   if (row.problem == nullptr) {
     if (row.event.times.any() && IsUntimely(row.event, ordering, event.get())) {
       event->topic = topic;
+      if (event->unsent()->timeliness == Timeliness::kTooLate) {
+        TraceUnsent(row.event, topic, event.get());
+      }
     } else {
       FillMessage(row.event, topic, ordering, event.get());
       event->occurred_at = row.event.occurred_at_micros;
@@ -403,6 +407,7 @@ EventPointer MakeEvent(const StoredRow& row, std::string_view topic, const Order
   event->topic = topic;
   ordering.SetKey(row.event.aggregate_id, &event->ordering_key);
   Reject(std::string("the row cannot be an event: ") + row.problem, event.get());
+  TraceUnsent(row.event, topic, event.get());
   return event;
 }
 

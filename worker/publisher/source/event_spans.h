@@ -43,6 +43,10 @@ class TracedAttributes {
   std::vector<pubsub::AttributeView> attributes_;
 };
 
+// Of an event that ends without a message: its time is over, or its row cannot be an event. If its
+// trace is sampled, it has its span, too.
+void TraceUnsent(const EventView& event, std::string_view topic, ClaimedEvent* message);
+
 // Adds the span of an event that has its result, if that is final.
 void AddCreateSpan(ClaimedEvent* event);
 

@@ -43,6 +43,7 @@ class TraceExporterCore {
       : loop_(loop),
         queue_(std::move(queue)),
         service_name_(options.service_name),
+        headers_(options.headers),
         stub_(options.endpoint,
               options.endpoint.plaintext ? grpc::InsecureChannelCredentials()
                                          : grpc::SslCredentials({}),
@@ -86,6 +87,7 @@ class TraceExporterCore {
     const grpc::Slice message(MakeTraceRequest(service_name_, spans).SerializeAsString());
     call_ = std::make_unique<Call>();
     call_->context.set_deadline(std::chrono::system_clock::now() + kExportTimeout);
+    for (const auto& [name, value] : headers_) call_->context.AddMetadata(name, value);
     call_->reader = stub_.Get()->PrepareUnaryCall(
         &call_->context, kExportMethod, grpc::ByteBuffer(&message, 1), loop_->completion_queue());
     call_->reader->StartCall();
@@ -118,6 +120,7 @@ class TraceExporterCore {
   EventLoop* const loop_;
   const std::shared_ptr<SharedQueue> queue_;
   const std::string service_name_;
+  const OtlpHeaders headers_;
   RenewedStub<grpc::GenericStub> stub_;
   EventLoop::TimerId timer_;
   std::unique_ptr<Call> call_;  // null: none is under way
@@ -188,6 +191,14 @@ std::unique_ptr<TraceExporter> TraceExporter::Create(TraceExporterOptions option
 std::string TraceServiceName(const char* otherwise) {
   const char* name = std::getenv("OTEL_SERVICE_NAME");
   return name == nullptr || *name == '\0' ? otherwise : name;
+}
+
+bool TraceHeaders(OtlpHeaders* headers, std::string* error) {
+  constexpr char kVariable[] = "OTEL_EXPORTER_OTLP_HEADERS";
+  const char* text = std::getenv(kVariable);
+  if (text == nullptr || ParseOtlpHeaders(text, headers, error)) return true;
+  *error = std::string(kVariable) + ": " + *error;
+  return false;
 }
 
 }  // namespace postbox::pubsub

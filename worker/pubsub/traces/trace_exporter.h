@@ -13,6 +13,7 @@
 #include <string>
 
 #include "proto/rules/endpoint.h"
+#include "proto/rules/otlp_headers.h"
 #include "worker/pubsub/traces/span.h"
 
 namespace postbox::pubsub {
@@ -20,6 +21,7 @@ namespace postbox::pubsub {
 struct TraceExporterOptions {
   Endpoint endpoint;
   std::string service_name;  // `service.name` of the spans
+  OtlpHeaders headers;       // of each request
 };
 
 // Spans of this process so far.
@@ -50,6 +52,9 @@ class TraceExporter : public SpanSink {
 
 // The service name: OTEL_SERVICE_NAME of the environment, or else this one.
 std::string TraceServiceName(const char* otherwise);
+// The headers of OTEL_EXPORTER_OTLP_HEADERS of the environment. On failure returns false and puts
+// one sentence without any value into `error`.
+bool TraceHeaders(OtlpHeaders* headers, std::string* error);
 
 }  // namespace postbox::pubsub
 

@@ -32,6 +32,8 @@ class Collector final : public collector::TraceService::Service {
                       collector::ExportTraceServiceResponse* response) override {
     std::unique_lock<std::mutex> lock(mutex_);
     requests_.push_back(*request);
+    const auto key = context->client_metadata().find("api-key");
+    if (key != context->client_metadata().end()) key_ = {key->second.data(), key->second.size()};
     changed_.notify_all();
     while (hangs_ && !context->IsCancelled()) changed_.wait_for(lock, 10ms);
     response->mutable_partial_success()->set_rejected_spans(rejected_);
@@ -45,6 +47,10 @@ class Collector final : public collector::TraceService::Service {
     const std::lock_guard<std::mutex> lock(mutex_);
     return requests_;
   }
+  std::string key() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return key_;
+  }
   void AwaitRequest() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, 30s, [this] { return !requests_.empty(); });
@@ -56,6 +62,7 @@ class Collector final : public collector::TraceService::Service {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<collector::ExportTraceServiceRequest> requests_;
+  std::string key_;  // of the last request with one
   bool hangs_ = false;
   int rejected_ = 0;
 };
@@ -96,6 +103,23 @@ TEST(TraceExporterTest, WhatIsAddedArrivesBeforeItStops) {
   EXPECT_EQ(spans, 1000);
   EXPECT_EQ(exporter->Counts().exported, 1000U);
   exporter->Add(MakeSpan());  // is dropped, and harms nothing
+}
+
+TEST(TraceExporterTest, ARequestHasTheHeadersOfTheEnvironment) {
+  Collector collector;
+  TraceExporterOptions options;
+  options.endpoint = {collector.address(), /*plaintext=*/true};
+  std::string error;
+  setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key=a%20b", 1);
+  EXPECT_TRUE(TraceHeaders(&options.headers, &error)) << error;
+  const auto exporter = TraceExporter::Create(options, &error);
+  exporter->Add(MakeSpan());
+  exporter->Stop(30s);
+  EXPECT_EQ(collector.key(), "a b");
+  setenv("OTEL_EXPORTER_OTLP_HEADERS", "api-key", 1);
+  EXPECT_FALSE(TraceHeaders(&options.headers, &error));
+  EXPECT_TRUE(error.starts_with("OTEL_EXPORTER_OTLP_HEADERS: ")) << error;
+  unsetenv("OTEL_EXPORTER_OTLP_HEADERS");
 }
 
 TEST(TraceExporterTest, NothingWaitsForACollectorThatHangs) {
