@@ -34,7 +34,7 @@ SUBJECTS = {
     "status.md": Subject("Status", "What Postbox does, what is wrong, and what to do.", (
         "doctor", "finding", "publication_status", "outbox_status", "paused_keys", "expired_event", "backfill_status", "rebuild_status", "workers", "metrics", "credential_status", "inbox_problem",
         "projection_status", "subscription_status", "dead_letter", "parked_key", "discarded_event",
-        "record_audit", "audit", "console_action")),
+        "record_audit", "audit", "console_action", "prune_console_actions")),
     "tables.md": Subject("Tables", "The configuration and the state of Postbox. Functions change these tables; every role may read them, unless the table says otherwise.", (
         "outbox", "publication", "publication_state", "lane", "backfill", "rebuild", "inbox", "subscription", "projection", "handler", "credential",
         "credential_grant")),

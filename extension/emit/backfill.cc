@@ -49,8 +49,7 @@ Backfill FindBackfill(const std::string& name, const char* lock) {
           "A backfill emits with the rights of that role.",
           "Drop it with postbox.drop_backfill, and create another one.");
   }
-  if (!Pg([&] { return has_privs_of_role(GetUserId(), backfill.owner); }) &&
-      !IsOperator(GetUserId())) {
+  if (!MayActFor(backfill.owner, GetUserId())) {
     Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied for backfill \"" + name + "\"",
           "It was created by role \"" + RoleName(backfill.owner) + "\".",
           "That role, its members and members of postbox_operator may run it.");

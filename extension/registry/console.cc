@@ -2,6 +2,8 @@
 //
 // Tables of users are read as `postbox audit` reads them: as their owner, by callers who may read
 // them (extension/registry/read_as_owner.h). The SQL is in sql/install/functions/84_console.sql.
+#include "extension/base/arguments.h"
+#include "extension/base/relation.h"
 #include "extension/registry/read_as_owner.h"
 #include "extension/trust/operator_role.h"
 #include "extension/trust/registrar.h"
@@ -13,7 +15,7 @@ extern "C" {
 namespace postbox {
 namespace {
 
-// Nothing deletes the rows, so they are short. A filter of postbox console has at most 200 ids.
+// The rows are kept for long, so they are short. A filter of postbox console has at most 200 ids.
 constexpr size_t kLongestText = 1000;
 constexpr size_t kLargestFilter = 16384;
 
@@ -41,8 +43,8 @@ void CheckExpected(int64 affected, FunctionCallInfo fcinfo) {
 
 // Each action has checked the rights to its subject before. A role that can do none of them has
 // nothing to store, so it does not fill the table.
-void RequireActor() {
-  if (IsOperator(GetUserId())) return;
+bool IsActor() {
+  if (IsOperator(GetUserId())) return true;
   const SpiConnection connection;
   const FixedSearchPath search_path;
   Parameters none;
@@ -51,14 +53,42 @@ void RequireActor() {
       "JOIN pg_class c ON c.oid = r.relation WHERE pg_has_role(c.relowner, 'USAGE')) "
       "OR EXISTS (SELECT FROM postbox.backfill_status b WHERE pg_has_role(b.owner, 'USAGE'))",
       none);
-  if (BoolColumn(0, 1)) return;
+  return BoolColumn(0, 1);
+}
+
+void RequireActor() {
+  if (IsActor()) return;
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied to record an action of a console",
         "The role owns no outbox, no inbox and no backfill.",
         "Use a role that owns one, or a member of postbox_operator.");
 }
 
+// Those whose actions the rows tell cannot delete them at once.
+void CheckAge(Parameters& age) {
+  Run("SELECT clock_timestamp() - $1 <= clock_timestamp() - interval '30 days'", age);
+  if (BoolColumn(0, 1)) return;
+  Throw(ERRCODE_INVALID_PARAMETER_VALUE, "older_than must be at least 30 days", "",
+        "The rows say who did what, and are kept for that long.");
+}
+
 }  // namespace
 }  // namespace postbox
+
+POSTBOX_FUNCTION(may_act_on) {
+  using namespace postbox;
+  return Guarded(
+      [&] { return BoolGetDatum(MayActOn(OidArgument(fcinfo, 0, "relation"), GetUserId())); });
+}
+
+POSTBOX_FUNCTION(may_act_for) {
+  using namespace postbox;
+  return Guarded(
+      [&] { return BoolGetDatum(MayActFor(OidArgument(fcinfo, 0, "owner"), GetUserId())); });
+}
+
+POSTBOX_FUNCTION(may_record_action) {
+  return postbox::Guarded([&] { return BoolGetDatum(postbox::IsActor()); });
+}
 
 // The row says who the caller is, whatever the caller says.
 POSTBOX_FUNCTION(record_console_action) {
@@ -79,6 +109,30 @@ POSTBOX_FUNCTION(record_console_action) {
     Run("INSERT INTO postbox.console_action (action, subject, affected, reason, filter, acted_by) "
         "VALUES ($1, $2, $3, $5, $6, $7::name) RETURNING id",
         row);
+    return Int64GetDatum(Int64Column(0, 1));
+  });
+}
+
+POSTBOX_FUNCTION(prune_console_actions) {
+  using namespace postbox;
+  return Guarded([&] {
+    if (!IsOperator(GetUserId())) {
+      Throw(ERRCODE_INSUFFICIENT_PRIVILEGE, "permission denied to delete the actions of consoles",
+            "", "Use a member of postbox_operator.");
+    }
+    Parameters age;
+    age.Add(INTERVALOID, Argument(fcinfo, 0, "older_than"));
+    const std::string caller = RoleName(GetUserId());
+    const SqlAs as(std::nullopt);
+    const Registrar registrar("console_action");
+    CheckAge(age);
+    age.AddText(caller);
+    Run("WITH gone AS (DELETE FROM postbox.console_action a WHERE a.acted_at < clock_timestamp() - "
+        "$1 RETURNING a.id), told AS (INSERT INTO postbox.console_action (action, subject, "
+        "affected, filter, acted_by) SELECT 'prune', 'actions', count(*), "
+        "jsonb_build_object('older_than', $1::text), $2::name FROM gone HAVING count(*) > 0) "
+        "SELECT count(*) FROM gone",
+        age);
     return Int64GetDatum(Int64Column(0, 1));
   });
 }

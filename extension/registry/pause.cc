@@ -32,27 +32,28 @@ namespace {
 // The reason is shown in logs and views, so it is bounded.
 constexpr size_t kLongestReason = 500;
 
-void RequireRightsOf(Oid role) {
-  if (Pg([&] { return has_privs_of_role(GetUserId(), role); })) return;
+void RefuseFor(Oid role) {
   Throw(ERRCODE_INSUFFICIENT_PRIVILEGE,
         "permission denied for a backfill of role \"" + RoleName(role) + "\"", "",
         "Use a role that has its rights, or a member of postbox_operator.");
 }
 
-// What can be paused: its registry, and what the owner of it owns, or the owner itself.
+// What can be paused: its registry, what the owner of it owns, or the owner itself, which roles
+// may, and the error for others.
 struct Pausable {
   const char* table;
   const char* parent;
-  void (*require_owner)(Oid parent);
+  bool (*allowed)(Oid parent, Oid role);
+  void (*refuse)(Oid parent);
   const char* ended = "false";  // SQL: nothing is left to be paused
 };
-void RequireOutboxOwner(Oid outbox) { ReadOwnedOutbox(outbox); }
+void RefuseOutbox(Oid outbox) { ReadOwnedOutbox(outbox); }
 
-constexpr Pausable kPublication = {"publication", "outbox", RequireOutboxOwner};
-constexpr Pausable kSubscription = {"subscription", "inbox", RequireInboxOwner};
-constexpr Pausable kProjection = {"projection", "inbox", RequireInboxOwner};
-constexpr Pausable kHandler = {"handler", "inbox", RequireInboxOwner};
-constexpr Pausable kBackfill = {"backfill", "owner", RequireRightsOf, "state <> 'active'"};
+constexpr Pausable kPublication = {"publication", "outbox", MayActOn, RefuseOutbox};
+constexpr Pausable kSubscription = {"subscription", "inbox", MayActOn, RequireInboxOwner};
+constexpr Pausable kProjection = {"projection", "inbox", MayActOn, RequireInboxOwner};
+constexpr Pausable kHandler = {"handler", "inbox", MayActOn, RequireInboxOwner};
+constexpr Pausable kBackfill = {"backfill", "owner", MayActFor, RefuseFor, "state <> 'active'"};
 
 void RequireRightToPause(const Pausable& pausable, const std::string& name) {
   Parameters key;
@@ -63,8 +64,9 @@ void RequireRightToPause(const Pausable& pausable, const std::string& name) {
           key) == 0) {
     ThrowUnknownName(pausable.table, name);
   }
+  const Oid parent = OidColumn(0, 1);
   const bool has_ended = BoolColumn(0, 2);
-  if (!IsOperator(GetUserId())) pausable.require_owner(OidColumn(0, 1));
+  if (!pausable.allowed(parent, GetUserId())) pausable.refuse(parent);
   if (!has_ended) return;
   Throw(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, table + " \"" + name + "\" has ended");
 }

@@ -31,7 +31,7 @@ QueueTarget FindQueueTarget(const std::string& publication) {
   RequireUpdatedExtension();
   const Oid outbox = OutboxOfPublication(publication);
   const OutboxFacts facts =
-      IsOperator(GetUserId()) ? ReadOutboxFacts(outbox) : ReadOwnedOutbox(outbox);
+      MayActOn(outbox, GetUserId()) ? ReadOutboxFacts(outbox) : ReadOwnedOutbox(outbox);
   return {publication, outbox, facts.owner};
 }
 

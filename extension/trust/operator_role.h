@@ -14,6 +14,12 @@ namespace postbox {
 // Whether `role` has the rights of postbox_operator. False if that role does not exist.
 bool IsOperator(Oid role);
 
+// Whether `role` may pause, resume, redrive and cancel what belongs to an outbox or an inbox: with
+// the rights of its owner, or as an operator. False if there is no such relation.
+bool MayActOn(Oid relation, Oid role);
+// Likewise what belongs to a role, for example a backfill.
+bool MayActFor(Oid owner, Oid role);
+
 }  // namespace postbox
 
 #endif  // POSTBOX_EXTENSION_TRUST_OPERATOR_ROLE_H_

@@ -25,8 +25,8 @@ REVOKE ALL ON FUNCTION postbox.create_subscription(text, regclass, text, int, bi
 REVOKE EXECUTE ON FUNCTION postbox.list_workers() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION postbox.list_workers() TO pg_monitor, postbox_operator;
 GRANT SELECT ON postbox.workers TO pg_monitor, postbox_operator;
-REVOKE EXECUTE ON FUNCTION postbox.list_metrics() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION postbox.list_metrics() TO pg_monitor, postbox_operator;
+REVOKE EXECUTE ON FUNCTION postbox.list_metric_names(), postbox.list_metrics(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION postbox.list_metric_names(), postbox.list_metrics(text) TO pg_monitor, postbox_operator;
 GRANT SELECT ON postbox.metrics TO pg_monitor, postbox_operator;
 REVOKE EXECUTE ON FUNCTION postbox.create_credential(text, text, text, text), postbox.alter_credential(text, text, text, text),
     postbox.drop_credential(text), postbox.grant_credential(text, regrole), postbox.revoke_credential(text, text) FROM PUBLIC;

@@ -21,7 +21,9 @@ CREATE TRIGGER forgotten AFTER DELETE ON postbox.projection
 CREATE TRIGGER forgotten_all AFTER TRUNCATE ON postbox.projection
     FOR EACH STATEMENT EXECUTE FUNCTION postbox.forget_missing_fields();
 
-CREATE POLICY owner_of_the_inbox ON postbox.dead_letter USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
+-- Which inboxes are the role's is found out once for a statement: for each row, that would take 7 us, or 0.7 s for 100,000 dead letters.
+CREATE POLICY owner_of_the_inbox ON postbox.dead_letter USING ((SELECT postbox.is_operator())
+    OR inbox = ANY (ARRAY(SELECT i.relation FROM postbox.inbox i WHERE postbox.owns_inbox(i.relation))));
 COMMENT ON POLICY owner_of_the_inbox ON postbox.dead_letter IS 'Roles with the rights of the owner of the inbox, and operators, see its dead letters.';
 CREATE POLICY owner_of_the_inbox ON postbox.parked_key USING (postbox.owns_inbox(inbox) OR (SELECT postbox.is_operator()));
 COMMENT ON POLICY owner_of_the_inbox ON postbox.parked_key IS 'Roles with the rights of the owner of the inbox, and operators, see its parked keys.';

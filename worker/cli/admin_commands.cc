@@ -300,10 +300,35 @@ Command AddAudit(CLI::App* app) {
   return {audit, [options] { return RunAudit(*options); }};
 }
 
+void AddBroker(CLI::App* console, ConsoleOptions* options) {
+  CLI::Option* broker = console->add_flag(
+      "--broker", options->broker,
+      "Allow calls to Pub/Sub: to seek a subscription, and to show the differences that postbox "
+      "provision would change");
+  console
+      ->add_option("--project", options->place.project,
+                   "Project that completes short names (default: postbox.project_id of the "
+                   "database, which then also gives postbox.endpoint)")
+      ->needs(broker);
+  console
+      ->add_option("--endpoint", options->place.endpoint,
+                   "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
+                   "postbox.endpoint of the database if it is asked for the project, else "
+                   "PUBSUB_EMULATOR_HOST, else Google")
+      ->needs(broker);
+  console
+      ->add_option("--provision-file", options->provision_file,
+                   "File of postbox provision that Pub/Sub is compared with (default: the "
+                   "publications and subscriptions of the database)")
+      ->type_name("FILE")
+      ->needs(broker);
+}
+
 Command AddConsole(CLI::App* app) {
   auto options = std::make_shared<ConsoleOptions>();
   CLI::App* console = app->add_subcommand(
-      "console", "Serve a JSON API that shows what Postbox does in a database, and acts on it");
+      "console",
+      "Serve a page for browsers, which shows what Postbox does in a database, and acts on it");
   console->add_option("--dsn", options->dsn, kDsnHelp);
   console
       ->add_option("--listen", options->listen,
@@ -325,6 +350,7 @@ Command AddConsole(CLI::App* app) {
   console->add_flag("--allow-actions", options->allow_actions,
                     "Allow what changes something (default: read only); the rights of the role "
                     "decide, too");
+  AddBroker(console, options.get());
   console->add_flag("--insecure-listen", options->insecure_listen,
                     "Allow an address that other machines reach, although the console does not "
                     "speak TLS: for a proxy on another machine");

@@ -82,7 +82,7 @@ inbox: the inbox.
 events: the events, in one dimension. With an empty array the configuration of the inbox is checked.
 on_error: `raise`, `reject` or `park_key`. An event that has no aggregate id, or one of more than 1024 bytes, is rejected with `park_key`.
 json_detail: for programs. With true, the DETAIL of an error that comes while events are applied is a JSON object: `event` is the position in `events` of the event that
-  has failed, from 1, and `detail` is the DETAIL that the error has otherwise. A member that does not apply is left out.
+  has failed, from 1, and `detail` is the DETAIL that the error has otherwise, or its first 8 kB. A member that does not apply is left out.
 
 Rights: INSERT on the inbox. Projections and handlers run with the rights of the owner of the inbox.
 Errors: those of `inbox_apply`; 2202E if `events` has more than one dimension; 22004 if it contains NULL.

@@ -1,4 +1,19 @@
--- What `postbox console` asks. Like what `postbox audit` reads (80_audit.sql), tables of users are read as their owner, and by callers who may read them.
+-- What `postbox console` asks, and what it stores. Like what `postbox audit` reads (80_audit.sql), tables of users are read as their owner, and by callers who may read them.
+
+-- The rules of the functions that pause, resume, redrive, cancel and finish.
+CREATE OR REPLACE FUNCTION postbox.may_act_on(relation regclass) RETURNS boolean
+    LANGUAGE C STABLE STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.may_act_on(regclass) IS
+    'Internal: whether the current user may act on an outbox or an inbox, and on what belongs to it: as its owner or as an operator.';
+
+CREATE OR REPLACE FUNCTION postbox.may_act_for(owner regrole) RETURNS boolean
+    LANGUAGE C STABLE STRICT AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.may_act_for(regrole) IS 'Internal: whether the current user may act on what belongs to a role: with its rights or as an operator.';
+
+CREATE OR REPLACE FUNCTION postbox.may_record_action() RETURNS boolean
+    LANGUAGE C STABLE AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.may_record_action() IS
+    'Internal: whether the current user may act on anything, so that it may store actions of a console.';
 
 CREATE OR REPLACE FUNCTION postbox.record_console_action(action text, subject text, affected bigint, expected bigint DEFAULT NULL, reason text DEFAULT NULL,
         filter jsonb DEFAULT NULL)
@@ -6,6 +21,18 @@ CREATE OR REPLACE FUNCTION postbox.record_console_action(action text, subject te
     LANGUAGE C AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION postbox.record_console_action(text, text, bigint, bigint, text, jsonb) IS
     'Internal: for postbox console, stores what the current user has done in postbox.console_action and returns the number of the row; raises 55000 if `affected` is more than `expected`.';
+
+CREATE OR REPLACE FUNCTION postbox.prune_console_actions(older_than interval) RETURNS bigint
+    LANGUAGE C AS 'MODULE_PATHNAME';
+COMMENT ON FUNCTION postbox.prune_console_actions(interval) IS
+$$Deletes old rows of `console_action`. Returns how many, and stores one row that says who deleted them.
+
+older_than: rows of actions that were done longer ago are deleted; at least 30 days.
+
+Rights: membership in `postbox_operator`.
+Errors: 22004 if older_than is NULL; 22023 if it is less than 30 days; 42501 without the rights.
+Since: 0.2.0
+Example: SELECT postbox.prune_console_actions('1 year');$$;
 
 CREATE OR REPLACE FUNCTION postbox.read_found_events(publication text, event_id uuid, wanted_key text, wanted_trace text, newest bigint, most int, most_bytes int)
     RETURNS TABLE (id uuid, aggregate_type text, aggregate_id text, event_type text, version bigint, occurred bigint, bytes bigint, payload bytea, attributes jsonb,

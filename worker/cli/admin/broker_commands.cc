@@ -17,6 +17,7 @@
 #include "worker/base/write_while.h"
 #include "worker/cli/base/open_place.h"
 #include "worker/cli/base/pubsub_admin.h"
+#include "worker/cli/base/seek.h"
 
 namespace postbox::cli {
 namespace {
@@ -277,25 +278,13 @@ int RunTail(const TailOptions& options) {
 }
 
 int RunSeek(const SeekOptions& options) {
-  pb::SeekRequest request;
-  if (!options.time.empty() &&
-      !google::protobuf::util::TimeUtil::FromString(options.time, request.mutable_time())) {
-    return Fail("time \"" + options.time + "\" is not one",
-                "write it like 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+01:00");
+  if (!options.time.empty() && !SeekTime(options.time)) {
+    return Fail("time \"" + options.time + "\" is not one", kSeekTimeRemedy);
   }
   const auto broker = Connect(options.broker);
   if (!broker) return 1;
-  request.set_subscription(broker->Name("subscriptions", options.subscription));
-  if (request.subscription().empty()) return 1;
-  if (!options.snapshot.empty()) {
-    request.set_snapshot(broker->Name("snapshots", options.snapshot));
-    if (request.snapshot().empty()) return 1;
-  }
-  pb::SeekResponse response;
-  grpc::ClientContext context;
-  broker->admin->Prepare(&context, "subscription", request.subscription());
-  const grpc::Status status = broker->admin->subscriber()->Seek(&context, request, &response);
-  return status.ok() ? 0 : Fail(status);
+  const auto failure = Seek(*broker, options.subscription, {options.time, options.snapshot});
+  return failure ? Fail(failure->problem, failure->remedy) : 0;
 }
 
 int RunSnapshotCreate(const SnapshotOptions& options) {

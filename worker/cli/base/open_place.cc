@@ -56,21 +56,29 @@ int Fail(const grpc::Status& status) {
   return Fail(StatusText(status), RemedyOf(status.error_code()));
 }
 
-std::string OpenPlace::Name(std::string_view collection, const std::string& name) const {
+std::string OpenPlace::Name(std::string_view collection, const std::string& name,
+                            std::string* problem) const {
   if (name.starts_with("projects/")) return name;
-  std::string problem;
-  if (collection == "topics") problem = pubsub::CheckTopicName(name);
-  if (collection != "topics") problem = pubsub::CheckSubscriptionName(name);
-  if (problem.empty()) return "projects/" + project + "/" + std::string(collection) + "/" + name;
-  Fail(problem);
-  return "";
+  *problem =
+      collection == "topics" ? pubsub::CheckTopicName(name) : pubsub::CheckSubscriptionName(name);
+  if (!problem->empty()) return "";
+  return "projects/" + project + "/" + std::string(collection) + "/" + name;
 }
 
-std::optional<OpenPlace> Connect(const PlaceOptions& options) {
-  PubSubPlace place{.project = options.project, .endpoint = options.endpoint, .quota_project = ""};
-  std::string remedy;
-  std::string problem = place.project.empty() ? AskDatabase(options.dsn, &place, &remedy)
-                                              : pubsub::CheckProjectId(place.project);
+std::string OpenPlace::Name(std::string_view collection, const std::string& name) const {
+  std::string problem;
+  std::string full = Name(collection, name, &problem);
+  if (full.empty()) Fail(problem);
+  return full;
+}
+
+std::optional<OpenPlace> Connect(const PlaceOptions& options, Failure* failure) {
+  const bool ask = options.project.empty();
+  PubSubPlace place{.project = ask ? options.file_project : options.project,
+                    .endpoint = options.endpoint,
+                    .quota_project = ""};
+  std::string problem = ask ? AskDatabase(options.dsn, &place, &failure->remedy)
+                            : pubsub::CheckProjectId(place.project);
   pubsub::Endpoint endpoint;
   if (problem.empty()) {
     pubsub::ParseEndpoint(place.endpoint, std::getenv("PUBSUB_EMULATOR_HOST"), &endpoint, &problem);
@@ -79,8 +87,15 @@ std::optional<OpenPlace> Connect(const PlaceOptions& options) {
     OpenPlace broker{PubSubAdmin::Open(endpoint, place.quota_project, &problem), place.project};
     if (broker.admin) return broker;
   }
-  Fail(problem, remedy);
+  failure->problem = problem;
   return std::nullopt;
+}
+
+std::optional<OpenPlace> Connect(const PlaceOptions& options) {
+  Failure failure;
+  auto broker = Connect(options, &failure);
+  if (!broker) Fail(failure.problem, failure.remedy);
+  return broker;
 }
 
 }  // namespace postbox::cli

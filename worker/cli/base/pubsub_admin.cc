@@ -1,5 +1,6 @@
 #include "worker/cli/base/pubsub_admin.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -64,7 +65,7 @@ PubSubAdmin::PubSubAdmin(std::shared_ptr<grpc::Channel> channel,
 
 void PubSubAdmin::Prepare(grpc::ClientContext* context, std::string_view field,
                           const std::string& value, std::chrono::seconds deadline) const {
-  context->set_deadline(std::chrono::system_clock::now() + deadline);
+  context->set_deadline(std::min(std::chrono::system_clock::now() + deadline, end_));
   // Without a token Pub/Sub says what is missing.
   const std::string token = tokens_ == nullptr ? "" : tokens_->Wait(deadline).header;
   pubsub::AddHeaders(context, pubsub::RouteHeader(field, value), quota_project_, token);

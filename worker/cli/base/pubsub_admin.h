@@ -49,6 +49,8 @@ class PubSubAdmin {
   iam::IAMPolicy::Stub* policies() const { return policies_.get(); }
   void Prepare(grpc::ClientContext* context, std::string_view field, const std::string& value,
                std::chrono::seconds deadline = kDeadline) const;
+  // The time at which all calls must be over, however many there are.
+  void SetEnd(std::chrono::system_clock::time_point end) { end_ = end; }
 
  private:
   PubSubAdmin(std::shared_ptr<grpc::Channel> channel, std::unique_ptr<pubsub::TokenSource> tokens,
@@ -57,6 +59,7 @@ class PubSubAdmin {
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<pubsub::TokenSource> tokens_;  // null for plain text
   const std::string quota_project_;
+  std::chrono::system_clock::time_point end_ = std::chrono::system_clock::time_point::max();
   const std::unique_ptr<pb::Publisher::Stub> publisher_;
   const std::unique_ptr<pb::Subscriber::Stub> subscriber_;
   const std::unique_ptr<pb::SchemaService::Stub> schemas_;

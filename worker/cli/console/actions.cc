@@ -55,6 +55,19 @@ constexpr char kChangeEnd[] =
     "filter => CASE WHEN $5::timestamptz IS NULL THEN NULL ELSE jsonb_build_object('until', "
     "$5::timestamptz) END)::text)::text FROM n WHERE n.n > 0";
 
+// $1 the publication, $2 the reason.
+constexpr char kCancelRepublish[] = R"(
+    WITH n AS MATERIALIZED (SELECT postbox.cancel_republish($1) AS n)
+    SELECT json_build_object('affected', n.n::text, 'line', postbox.record_console_action(
+      'cancel', 'republish ' || $1, n.n, reason => $2)::text)::text FROM n)";
+// $1 the projection, $2 the reason. There is a line only if the rows were replaced.
+constexpr char kFinishRebuild[] = R"(
+    WITH r AS MATERIALIZED (SELECT postbox.finish_rebuild($1) AS result)
+    SELECT json_build_object('result', r.result,
+      'affected', CASE r.result WHEN 'done' THEN '1' ELSE '0' END,
+      'line', CASE r.result WHEN 'done' THEN postbox.record_console_action(
+        'finish', 'rebuild ' || $1, 1, reason => $2)::text END)::text FROM r)";
+
 // Events of an outbox: $2 the outbox, $3 the ids, $4 the reason.
 constexpr char kRedriveEvents[] = R"(
     WITH done AS MATERIALIZED (
@@ -122,11 +135,18 @@ Answer ChangeState(Session* session, const JsonValue& order) {
   const std::string action = TextMember(order, "action").value_or("");
   const std::string kind = TextMember(order, "kind").value_or("");
   const auto found = Changes().find({action, kind});
-  if (found == Changes().end()) return Refuse(400, "there is no such action");
+  const bool cancels_republish = action == "cancel" && kind == "republish";
+  const bool finishes = action == "finish" && kind == "rebuild";
+  if (found == Changes().end() && !cancels_republish && !finishes) {
+    return Refuse(400, "there is no such action");
+  }
   if (!TextMember(order, "name")) return Refuse(400, "name is missing");
   if (action != "resume" && !TextMember(order, "reason")) {
     return Refuse(400, "reason is missing: it tells others why");
   }
+  const std::vector<Parameter> name_and_reason = {Member(order, "name"), Member(order, "reason")};
+  if (cancels_republish) return Give(session->Act(kCancelRepublish, name_and_reason));
+  if (finishes) return Give(session->ActLong(kFinishRebuild, name_and_reason));
   return Give(session->Act(std::string(kChangeBegin) + found->second + kChangeEnd,
                            {Parameter::Text(action), Parameter::Text(kind), Member(order, "name"),
                             Member(order, "reason"), Member(order, "until")}));

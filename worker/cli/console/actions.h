@@ -15,7 +15,10 @@ namespace postbox::cli {
 
 inline constexpr int kMostOfOneStep = 500;
 
-// {"action": "pause", "resume" or "cancel", "kind": ..., "name": ..., "reason": ..., "until": ...}
+// {"action": "pause", "resume", "cancel" or "finish", "kind": ..., "name": ..., "reason": ...,
+//  "until": ...}.
+// To finish a rebuild replaces the rows of a table, which may take minutes. The answer has the
+// result of postbox.finish_rebuild.
 Answer ChangeState(Session* session, const JsonValue& order);
 // Single events, at most kMostRows.
 // {"action": "redrive" or "discard", "outbox": ..., "event_ids": [...], "reason": ...} or

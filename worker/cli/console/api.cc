@@ -13,11 +13,16 @@ using Read = Answer (*)(Session*, const Arguments&);
 using Act = Answer (*)(Session*, const JsonValue&);
 
 const std::map<std::string, Read>& Reads() {
-  static const auto& reads = *new std::map<std::string, Read>{
-      {"overview", ReadOverview},      {"findings", ReadFindings},
-      {"parked-keys", ReadParkedKeys}, {"dead-letters", ReadDeadLetters},
-      {"dead-letter", ReadDeadLetter}, {"dead-letters/count", CountDeadLetters},
-      {"event", ReadEventWay},         {"actions", ReadActions}};
+  static const auto& reads =
+      *new std::map<std::string, Read>{{"overview", ReadOverview},
+                                       {"findings", ReadFindings},
+                                       {"parked-keys", ReadParkedKeys},
+                                       {"dead-letters", ReadDeadLetters},
+                                       {"dead-letter", ReadDeadLetter},
+                                       {"dead-letters/count", CountDeadLetters},
+                                       {"event", ReadEventWay},
+                                       {"actions", ReadActions},
+                                       {"lanes", ReadLanes}};
   return reads;
 }
 
@@ -29,7 +34,11 @@ const std::map<std::string, Act>& Acts() {
 
 }  // namespace
 
-Answer AnswerGet(Session* session, const std::string& path, const Arguments& arguments) {
+Answer AnswerGet(Session* session, Sources* sources, const std::string& path,
+                 const Arguments& arguments) {
+  if (path == "charts") return ReadCharts(session, *sources, arguments);
+  if (path == "provision") return ReadDifferences(session, sources);
+  if (path == "publications") return ReadPublications(session, *sources, arguments);
   if (const auto found = Reads().find(path); found != Reads().end()) {
     return found->second(session, arguments);
   }
@@ -37,7 +46,12 @@ Answer AnswerGet(Session* session, const std::string& path, const Arguments& arg
   return Refuse(404, "there is no such path");
 }
 
-Answer AnswerPost(Session* session, const std::string& path, const JsonValue& order) {
+Answer AnswerPost(Session* session, Sources* sources, const std::string& path,
+                  const JsonValue& order) {
+  if (path == "seek") return ActSeek(session, sources, order);
+  if (path == "preview" && TextMember(order, "action") == "seek") {
+    return PreviewSeek(session, sources, order);
+  }
   const auto found = Acts().find(path);
   if (found == Acts().end()) return Refuse(404, "there is no such path");
   return found->second(session, order);

@@ -10,12 +10,15 @@
 #include <string>
 
 #include "worker/cli/console/call.h"
+#include "worker/cli/console/sources.h"
 
 namespace postbox::cli {
 
 // `path` is what stands behind the prefix and "api". A path that does not exist is 404.
-Answer AnswerGet(Session* session, const std::string& path, const Arguments& arguments);
-Answer AnswerPost(Session* session, const std::string& path, const JsonValue& order);
+Answer AnswerGet(Session* session, Sources* sources, const std::string& path,
+                 const Arguments& arguments);
+Answer AnswerPost(Session* session, Sources* sources, const std::string& path,
+                  const JsonValue& order);
 
 }  // namespace postbox::cli
 

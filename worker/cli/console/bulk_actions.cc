@@ -49,13 +49,16 @@ constexpr char kDiscardAll[] =
       'line', postbox.record_console_action('discard', 'inbox ' || $1, n.n,
         expected => $7::bigint, reason => $8, filter => $9::jsonb)::text)::text, 0
     FROM n)";
+// $3: the count that was confirmed. A key may have several events, so keys are compared with keys.
 constexpr char kRedriveOutbox[] = R"(
-    WITH n AS MATERIALIZED (SELECT postbox.redrive(o.relation) AS n
-      FROM postbox.outbox o WHERE o.relation::text = $1)
-    SELECT json_build_object('affected', n.n::text,
-      'line', postbox.record_console_action('redrive', 'outbox ' || $1, n.n,
-        reason => $2)::text)::text
-    FROM n)";
+    WITH k AS MATERIALIZED (SELECT count(*) AS n FROM postbox.paused_keys k
+      WHERE k.side = 'outbox' AND k.relation::text = $1),
+    n AS MATERIALIZED (SELECT postbox.redrive(o.relation) AS n
+      FROM postbox.outbox o, k WHERE o.relation::text = $1 AND k.n <= $3::bigint)
+    SELECT (SELECT json_build_object('affected', n.n::text,
+      'line', postbox.record_console_action('redrive', 'outbox ' || $1, n.n, reason => $2,
+        filter => jsonb_build_object('keys', k.n))::text)::text FROM n), k.n
+    FROM k)";
 
 // The members of an order that say which dead letters it takes.
 constexpr const char* kFilter[] = {"inbox", "event_type", "key", "sqlstate", "outcome", "before"};
@@ -118,6 +121,12 @@ Answer PreviewAll(Session* session, const JsonValue& given) {
                              ": select the dead letters, or another filter");
     }
   }
+  // What is left out selects all, so a value that is no text does not count as left out.
+  for (const char* name : {"inbox", "outbox", "event_type", "key", "sqlstate", "outcome"}) {
+    if (given.contains(name) && !order.contains(name)) {
+      return Refuse(400, std::string(name) + " is not a text with at least one character");
+    }
+  }
   const bool of_outbox = order.contains("outbox");
   const QueryResult now =
       session->Read(of_outbox ? kOutboxNow : kInboxNow, {Parameter::Text(*place)});
@@ -141,7 +150,12 @@ Answer ActOnAll(Session* session, const JsonValue& given) {
   if (order.is_discarded()) return Refuse(500, "the confirmation cannot be read");
   const Parameter reason = Parameter::Text(TextMember(order, "reason"));
   if (const auto outbox = TextMember(order, "outbox")) {
-    return Give(session->Act(kRedriveOutbox, {Parameter::Text(*outbox), reason}));
+    const std::string count = TextMember(order, "count").value_or("0");
+    const QueryResult done =
+        session->Act(kRedriveOutbox, {Parameter::Text(*outbox), reason, Parameter::Text(count)});
+    if (!done.ok() || !done.null(0, 0)) return Give(done);
+    return Refuse(409, done.text(0, 1) + " keys are parked, and " + count +
+                           " were confirmed: look at them, and confirm again");
   }
   std::vector<Parameter> values = FilterOf(order);
   values.push_back(Parameter::Text(TextMember(order, "count")));

@@ -23,9 +23,18 @@ std::string CheckTokenFile(const std::string& file) {
                                  : "";
 }
 
+// A pipe that has been read once would make the next read wait without an end.
+bool CanBeReadAgain(const std::string& file) {
+  struct stat status {};
+  return file != "-" && (stat(file.c_str(), &status) != 0 || S_ISREG(status.st_mode));
+}
+
 }  // namespace
 
 int RunConsole(const ConsoleOptions& options) {
+  if (!CanBeReadAgain(options.provision_file)) {
+    return Fail("--provision-file cannot be standard input or a pipe", "name a file");
+  }
   puller::Signals signals;
   puller::InitLog(options.log_format == "json");
   OwnAddress address;

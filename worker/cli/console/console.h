@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "worker/cli/base/place_options.h"
+
 namespace postbox::cli {
 
 struct ConsoleOptions {
@@ -12,6 +14,9 @@ struct ConsoleOptions {
   std::string public_url;  // empty: browsers use the address that it listens on
   std::string token_file;  // empty: no token
   bool allow_actions = false;
+  bool broker = false;         // whether it calls Pub/Sub
+  PlaceOptions place;          // where that is; its dsn is that of the console
+  std::string provision_file;  // empty: what the database needs
   bool insecure_listen = false;
   int idle_seconds = 900;
   int most_sessions = 32;

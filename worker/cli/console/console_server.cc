@@ -14,8 +14,11 @@
 #include "worker/cli/console/api.h"
 #include "worker/cli/console/log_in.h"
 #include "worker/cli/console/login_limit.h"
+#include "worker/cli/console/metric_sampler.h"
+#include "worker/cli/console/page_files.h"
 #include "worker/cli/console/secret.h"
 #include "worker/cli/console/sessions.h"
+#include "worker/cli/console/sources.h"
 #include "worker/puller/log.h"
 
 namespace postbox::cli {
@@ -56,6 +59,14 @@ void Put(const Answer& answer, Response* response) {
 
 // A role has room for its users, and one role alone fills neither the sessions nor the threads.
 size_t MostOfRole(int most_sessions) { return static_cast<size_t>(std::max(most_sessions / 4, 1)); }
+
+// Nothing if the console makes no calls to Pub/Sub.
+std::optional<PlaceOptions> PlaceOf(const ConsoleOptions& options) {
+  if (!options.broker) return std::nullopt;
+  PlaceOptions place = options.place;
+  place.dsn = options.dsn;
+  return place;
+}
 
 // The value of the cookie of the console; empty if there is none.
 std::string CookieOf(const Request& request) {
@@ -116,7 +127,10 @@ class ConsoleServer::Impl {
         interrupt_(interrupt),
         sessions_({.most = static_cast<size_t>(options.most_sessions),
                    .most_of_role = MostOfRole(options.most_sessions),
-                   .idle = std::chrono::seconds(options.idle_seconds)}) {}
+                   .idle = std::chrono::seconds(options.idle_seconds)}),
+        sources_{.charts = {},
+                 .broker = BrokerPlace(PlaceOf(options)),
+                 .provision_file = options.provision_file} {}
   ~Impl() { Stop(); }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -127,6 +141,8 @@ class ConsoleServer::Impl {
     server_.set_read_timeout(kReadSeconds);
     server_.set_write_timeout(kReadSeconds);
     server_.set_keep_alive_timeout(kIdleSeconds);
+    // An answer is written in two pieces, and the second would wait 40 ms for the client.
+    server_.set_tcp_nodelay(true);
     server_.set_default_headers(SafeHeaders());
     server_.set_pre_routing_handler([this](const Request& request, Response& response) {
       // A request can name thousands of ranges, and its answer would have the body as many times.
@@ -139,8 +155,9 @@ class ConsoleServer::Impl {
     server_.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
       Put(Refuse(500, "internal error"), &response);
     });
-    server_.Get(
-        ".*", [this](const Request& request, Response& response) { Put(Get(request), &response); });
+    server_.Get(".*", [this](const Request& request, Response& response) {
+      if (!GivePage(request, &response)) Put(Get(request), &response);
+    });
     server_.Post(".*", [this](const Request& request, Response& response) {
       Put(Post(request, &response), &response);
     });
@@ -153,6 +170,7 @@ class ConsoleServer::Impl {
     if (port < 0) return -1;
     address.port = static_cast<std::uint16_t>(port);
     allowed_.emplace(address, url_);
+    sampler_.emplace(options_.dsn, interrupt_, &sources_.charts);
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     return address.port;
   }
@@ -163,6 +181,7 @@ class ConsoleServer::Impl {
     if (!thread_.joinable()) return;
     server_.stop();
     thread_.join();
+    sampler_.reset();
   }
 
  private:
@@ -177,7 +196,41 @@ class ConsoleServer::Impl {
                         request.get_header_value("Sec-Fetch-Site"))) {
       return false;
     }
+    if (IsLinkToPage(request)) return false;
     Put(Refuse(403, "the request comes from another site"), response);
+    return true;
+  }
+
+  // A link on any site may lead to the page, which has no data. What the page then asks for comes
+  // from the page.
+  bool IsLinkToPage(const Request& request) const {
+    return request.method == "GET" && !request.has_header("Origin") &&
+           (request.path == url_.prefix || request.path == url_.prefix + "/") &&
+           request.get_header_value("Sec-Fetch-Mode") == "navigate" &&
+           request.get_header_value("Sec-Fetch-Dest") == "document";
+  }
+
+  // Whether the request is for the page or one of its files, and is answered.
+  bool GivePage(const Request& request, Response* response) const {
+    // The URLs in the page are relative to this slash.
+    const std::string begin = url_.prefix + "/";
+    if (request.path == url_.prefix) {
+      response->set_redirect(begin, 308);
+      return true;
+    }
+    if (!request.path.starts_with(begin)) return false;
+    const PageFile* file = FindPageFile(std::string_view(request.path).substr(begin.size()));
+    if (file == nullptr) return false;
+    // A browser asks each time whether its copy is that of this release.
+    response->headers.erase("Cache-Control");
+    response->set_header("Cache-Control", "no-cache");
+    response->set_header("Vary", "Accept-Encoding");
+    response->set_header("ETag", file->tag);
+    if (HasTag(request.get_header_value("If-None-Match"), file->tag)) {
+      response->status = 304;
+    } else {
+      response->set_content(file->content.data(), file->content.size(), file->type);
+    }
     return true;
   }
 
@@ -193,12 +246,12 @@ class ConsoleServer::Impl {
     if (!path) return Refuse(404, "there is no such path");
     const auto session = sessions_.Find(CookieOf(request), Clock::now());
     if (!session) return NoSession();
-    if (*path == "session") return Give(Describe(*session));
     const auto arguments = ArgumentsOf(request);
     if (!arguments) return Refuse(400, "a parameter is there twice, or has a NUL");
     const Session::Use use(session.get());
     if (!use.allowed()) return Refuse(429, "too many requests of this session at once");
-    return AnswerGet(session.get(), *path, *arguments);
+    if (*path == "session") return Describe(session.get());
+    return AnswerGet(session.get(), &sources_, *path, *arguments);
   }
 
   Answer Post(const Request& request, Response* response) {
@@ -222,7 +275,7 @@ class ConsoleServer::Impl {
       return Refuse(403, "the console is read-only: see --allow-actions");
     const Session::Use use(session.get());
     if (!use.allowed()) return Refuse(429, "too many requests of this session at once");
-    Answer answer = AnswerPost(session.get(), *path, *order);
+    Answer answer = AnswerPost(session.get(), &sources_, *path, *order);
     LogAction(request, *session, *path, *order, answer);
     return answer;
   }
@@ -231,11 +284,16 @@ class ConsoleServer::Impl {
     return Refuse(401, "log in: the session has ended, or there is none");
   }
 
-  JsonValue Describe(const Session& session) const {
-    return {{"role", session.role()},
-            {"csrf", session.csrf()},
-            {"actions_allowed", options_.allow_actions},
-            {"idle_seconds", options_.idle_seconds}};
+  Answer Describe(Session* session) const {
+    const Answer rights = ReadRights(session);
+    if (rights.status != 200) return rights;
+    JsonValue may = JsonValue::parse(rights.body, nullptr, /*allow_exceptions=*/false);
+    return Give({{"role", session->role()},
+                 {"csrf", session->csrf()},
+                 {"actions_allowed", options_.allow_actions},
+                 {"broker", options_.broker},
+                 {"may", std::move(may)},
+                 {"idle_seconds", options_.idle_seconds}});
   }
 
   Answer LogInFrom(const Request& request, const JsonValue& order, Response* response) {
@@ -257,19 +315,23 @@ class ConsoleServer::Impl {
       puller::LogRepeated("a log-in failed", {{"address", request.remote_addr},
                                               {"role", TextMember(order, "role").value_or("")},
                                               {"error", error}});
-      return Refuse(401, "the role or the password is wrong, or the role may not use the database");
+      return Refuse(401, TextMember(order, "token")
+                             ? "the token is wrong, or the console has none: see --token-file"
+                             : "the role or the password is wrong, or the role may not use the "
+                               "database");
     }
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       limit_.Succeeded(request.remote_addr);
     }
-    const JsonValue about = Describe(*session);
+    const Answer about = Describe(session.get());
+    if (about.status != 200) return about;
     puller::LogInfo("log-in", {{"address", request.remote_addr}, {"role", session->role()}});
     const auto token = sessions_.Begin(std::move(session), Clock::now());
     if (!token) return Refuse(503, "there are too many sessions, or too many of this role");
     sessions_.End(CookieOf(request));
     SetCookie(*token, response);
-    return Give(about);
+    return about;
   }
 
   std::shared_ptr<Session> OpenSession(const JsonValue& order, std::string* error) const {
@@ -297,7 +359,8 @@ class ConsoleServer::Impl {
                         const JsonValue& order, const Answer& answer) {
     if (path == "preview") return;
     puller::Fields fields = {{"role", session.role()}, {"address", request.remote_addr}};
-    for (const char* name : {"action", "kind", "name", "inbox", "outbox", "reason"}) {
+    for (const char* name : {"action", "kind", "name", "inbox", "outbox", "subscription", "time",
+                             "snapshot", "reason"}) {
       if (const auto text = TextMember(order, name)) fields[name] = *text;
     }
     fields["status"] = answer.status;
@@ -323,6 +386,8 @@ class ConsoleServer::Impl {
   const int interrupt_;
   std::optional<AllowedOrigins> allowed_;  // set before the first request
   Sessions sessions_;
+  Sources sources_;
+  std::optional<MetricSampler> sampler_;
   std::mutex mutex_;
   LoginLimit limit_;  // guarded
   std::atomic<int> logging_in_ = 0;

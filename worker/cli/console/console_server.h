@@ -1,5 +1,5 @@
-// The HTTP of the console: what is checked before a request is answered, and the headers of each
-// answer. README.md has the order of the checks.
+// The HTTP of the console: what is checked before a request is answered, the headers of each
+// answer, and the files of the page. README.md has the order of the checks.
 //
 // A client that sends or reads slowly holds a thread, for a few seconds at a time. There are
 // kThreads of them; a request that has arrived takes one only while the database answers.

@@ -38,14 +38,20 @@ constexpr char kOutgoing[] = R"(
       'event_type', e.event_type, 'aggregate_type', e.aggregate_type,
       'aggregate_id', e.aggregate_id, 'version', e.version::text,
       'occurred_at', postbox.time_of_micros(e.occurred), 'state', e.state,
-      'place', e.place::text, 'attempts', e.attempts, 'next_retry_at', e.next_retry_at,
-      'last_error', e.last_error, 'attributes', e.attributes,
+      'place', e.place::text,
+      'published_at', CASE WHEN o.kind = 'table' AND e.state = 'published'
+                           THEN postbox.time_of_micros(e.place) END,
+      'attempts', e.attempts, 'next_retry_at', e.next_retry_at,
+      'last_error', e.last_error, 'attributes', )" POSTBOX_ATTRIBUTES("e") R"(,
       'expired', (SELECT json_build_object('expires_at', x.expires_at,
                                            'last_of_aggregate', x.last_of_aggregate)
                   FROM postbox.expired_event x
                   WHERE x.publication = $1 AND x.event_id = e.id::text LIMIT 1),
       'bytes', e.bytes, 'payload_hex', encode(e.payload, 'hex'))::text
-    FROM e, postbox.publication p WHERE p.name = $1 ORDER BY e.place DESC)";
+    FROM e, postbox.publication p JOIN postbox.outbox o ON o.relation = p.outbox
+    WHERE p.name = $1
+      AND (p.aggregate_types IS NULL OR e.aggregate_type = ANY (p.aggregate_types))
+    ORDER BY e.place DESC)";
 
 constexpr char kIncoming[] = R"(
     SELECT json_build_object(

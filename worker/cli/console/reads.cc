@@ -5,17 +5,18 @@ namespace {
 
 using puller::Parameter;
 
+// The state of publications is read once: it costs the most.
 constexpr char kOverview[] = R"(
+    WITH s AS MATERIALIZED (SELECT state, pending, oldest_ready FROM postbox.publication_status)
     SELECT json_build_object(
       'database', current_database(), 'role', session_user, 'at', clock_timestamp(),
       'version', (SELECT e.extversion FROM pg_extension e WHERE e.extname = 'postbox'),
       'standby', pg_is_in_recovery(),
       'known_until', CASE WHEN pg_is_in_recovery() THEN postbox.known_until() END,
       'publications', (SELECT coalesce(json_object_agg(s.state, s.n), '{}') FROM (
-          SELECT s.state, count(*) AS n FROM postbox.publication_status s GROUP BY s.state) s),
-      'pending', (SELECT sum(s.pending)::text FROM postbox.publication_status s),
-      'oldest_ready_seconds', (SELECT extract(epoch FROM max(s.oldest_ready))::float8
-                               FROM postbox.publication_status s),
+          SELECT s.state, count(*) AS n FROM s GROUP BY s.state) s),
+      'pending', (SELECT sum(s.pending)::text FROM s),
+      'oldest_ready_seconds', (SELECT extract(epoch FROM max(s.oldest_ready))::float8 FROM s),
       'subscriptions', (SELECT count(*) FROM postbox.subscription),
       'in_hand', (SELECT sum(t.in_hand)::text FROM postbox.subscription_status t),
       'projections', (SELECT count(*) FROM postbox.projection),
@@ -39,7 +40,12 @@ constexpr char kKeysOfInboxes[] = R"(
     WITH page AS (
       SELECT 'inbox' AS side, k.inbox::text AS relation, k.aggregate_id, d.event_id AS event_id,
              d.event_type, d.attempts, k.next_retry_at, d.sqlstate, left(d.error, 500) AS error,
-             k.parked_at, k.retries, d.id::text AS dead_letter,
+             k.parked_at, k.retries, d.id::text AS dead_letter, (
+               SELECT count(*) FROM (
+                 SELECT FROM postbox.dead_letter f
+                 WHERE f.inbox = k.inbox AND f.aggregate_id = k.aggregate_id AND f.parked
+                   AND f.id > d.id LIMIT 1000) x)::text AS waiting,
+             postbox.may_act_on(k.inbox) AS may_act,
              row_number() OVER (ORDER BY k.inbox, k.aggregate_id) AS n
       FROM (SELECT * FROM postbox.parked_key k
             WHERE $1::text IS NULL OR (k.inbox::oid, k.aggregate_id) > ((
@@ -61,7 +67,7 @@ constexpr char kKeysOfOutboxes[] = R"(
       SELECT k.*, row_number() OVER (ORDER BY k.relation, k.aggregate_id COLLATE "C") AS n
       FROM (SELECT k.side, k.relation::text, k.aggregate_id, k.first_event_id AS event_id,
                    k.event_type, k.attempts, k.next_retry_at, left(k.last_error, 500) AS error,
-                   k.waiting::text
+                   k.waiting::text, postbox.may_act_on(k.relation) AS may_act
             FROM postbox.paused_keys k WHERE k.side = 'outbox') k
       WHERE $1::text IS NULL
          OR (k.relation, k.aggregate_id COLLATE "C") > ($1, $2::text COLLATE "C")
@@ -89,22 +95,25 @@ constexpr char kKeysOfOutboxes[] = R"(
   "($9::boolean IS NULL OR s.parked = $9) AND ($10::postbox.outcome IS NULL OR "           \
   "s.outcome = $10)"
 
-constexpr char kDeadLetters[] =
-    "WITH page AS (SELECT s.id, row_number() OVER () AS n FROM (" POSTBOX_SCANNED
-    " LIMIT 20000) s WHERE " POSTBOX_FILTER R"( LIMIT $11::int + 1),
-    scanned AS (SELECT min(s.id) AS last, count(*) AS n FROM ()" POSTBOX_SCANNED R"(
-      LIMIT 20000) s)
+// `scanned` is read once, and no further than `page` needs it; where that finds too little, to its
+// end, which is where the next page begins.
+constexpr char kDeadLetters[] = "WITH scanned AS MATERIALIZED (SELECT s.id, (" POSTBOX_FILTER
+                                ") AS matches FROM (" POSTBOX_SCANNED R"( LIMIT 20000) s),
+    page AS MATERIALIZED (SELECT s.id, row_number() OVER () AS n FROM scanned s WHERE s.matches
+      LIMIT $11::int + 1)
     SELECT json_build_object('rows', (
       SELECT coalesce(json_agg(to_jsonb(r) - 'number' ORDER BY r.number DESC), '[]')
       FROM (
         SELECT d.id::text, d.id AS number, d.inbox::text, d.event_id, d.event_type,
                d.aggregate_type, d.aggregate_id, d.version::text, d.sqlstate,
                left(d.error, 500) AS error, d.failed_at, d.attempts, d.outcome, d.parked,
+               postbox.may_act_on(d.inbox) AS may_act,
                octet_length(d.payload) AS bytes
         FROM page p JOIN postbox.dead_letter d ON d.id = p.id WHERE p.n <= $11) r),
       'next', CASE WHEN (SELECT count(*) FROM page) > $11
         THEN (SELECT json_build_object('after', p.id::text) FROM page p WHERE p.n = $11)
-        ELSE (SELECT json_build_object('after', s.last::text) FROM scanned s WHERE s.n = 20000)
+        ELSE (SELECT json_build_object('after', min(s.id)::text) FROM scanned s
+              HAVING count(*) = 20000)
         END)::text)";
 
 constexpr char kCountDeadLetters[] =
@@ -115,10 +124,12 @@ constexpr char kDeadLetter[] = R"(
     SELECT json_build_object(
       'id', d.id::text, 'inbox', d.inbox::text, 'event_id', d.event_id,
       'event_type', d.event_type, 'aggregate_type', d.aggregate_type,
-      'aggregate_id', d.aggregate_id, 'version', d.version::text, 'attributes', d.attributes,
+      'aggregate_id', d.aggregate_id, 'version', d.version::text,
+      'attributes', )" POSTBOX_ATTRIBUTES("d") R"(,
       'occurred_at', d.occurred_at, 'sqlstate', d.sqlstate, 'error', d.error,
       'failed_at', d.failed_at, 'attempts', d.attempts, 'outcome', d.outcome,
-      'parked', d.parked, 'raw', d.raw, 'bytes', octet_length(d.payload),
+      'parked', d.parked, 'may_act', postbox.may_act_on(d.inbox), 'raw', d.raw,
+      'bytes', octet_length(d.payload),
       'payload_hex', encode(substring(d.payload FOR $2::int), 'hex'))::text
     FROM postbox.dead_letter d WHERE d.id = $1::bigint)";
 

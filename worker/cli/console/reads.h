@@ -13,8 +13,19 @@
 
 namespace postbox::cli {
 
+// The attributes of a row as an object of texts. A number or a list in them may be one that no
+// reader of JSON on the way to the user keeps as it is, or reads at all.
+#define POSTBOX_ATTRIBUTES(row)                                \
+  "CASE jsonb_typeof(" row                                     \
+  ".attributes) WHEN 'object' THEN (SELECT "                   \
+  "jsonb_object_agg(a.key, a.value) FROM jsonb_each_text(" row \
+  ".attributes) a) "                                           \
+  "END"
+
 // The lists that are paged by name: publications, outboxes, subscriptions, pullers, projections,
-// handlers, inboxes, workers, backfills, rebuilds, audits. Null if there is no such list.
+// handlers, inboxes, workers, backfills, rebuilds, republishes, audits. Null if there is no such
+// list. `may_act` says whether the role may act on what a row is about: the same functions of the
+// database decide about that when it does.
 const char* ListQuery(const std::string& name);
 Answer ReadList(Session* session, const char* query, const Arguments& arguments);
 

@@ -27,13 +27,16 @@ class Session {
   const std::string& role() const { return role_; }
   const std::string& csrf() const { return csrf_; }
   const Confirmations& confirmations() const { return confirmations_; }
-  // The connection is lost.
-  bool over() const { return over_; }
+  // The connection is lost. Does not wait: one that runs a statement counts as alive.
+  bool over();
 
   // One statement at a time, in a read-only transaction.
   puller::QueryResult Read(const std::string& sql, const std::vector<puller::Parameter>& values);
-  // In one that may write.
-  puller::QueryResult Act(const std::string& sql, const std::vector<puller::Parameter>& values);
+  // In one that may write. `step`: see puller::Connection::Execute().
+  puller::QueryResult Act(const std::string& sql, const std::vector<puller::Parameter>& values,
+                          const puller::Connection::Step* step = nullptr);
+  // In one that may write, and takes minutes.
+  puller::QueryResult ActLong(const std::string& sql, const std::vector<puller::Parameter>& values);
 
   // One request of the session, as long as it lives.
   class Use {
@@ -52,14 +55,15 @@ class Session {
 
  private:
   puller::QueryResult Run(const std::string& sql, const std::vector<puller::Parameter>& values,
-                          const puller::TransactionLimits& limits);
+                          const puller::TransactionLimits& limits,
+                          const puller::Connection::Step* step = nullptr);
 
   const std::string role_;
   const std::string csrf_;
   const Confirmations confirmations_;
   std::atomic<int> used_ = 0;
   std::atomic<bool> over_ = false;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   const std::unique_ptr<puller::Connection> connection_;  // guarded
 };
 

@@ -11,7 +11,6 @@
 
 #include "proto/rules/limits.h"
 #include "proto/rules/resource_name.h"
-#include "worker/cli/base/open_place.h"
 #include "worker/cli/base/operator_session.h"
 #include "worker/cli/provision/document.h"
 #include "worker/cli/provision/fields.h"
@@ -129,24 +128,35 @@ std::string DatabaseFileText(const DatabaseResources& resources,
   return text;
 }
 
-int WriteDatabaseFile(const PlaceOptions& place, const std::string& file) {
+std::optional<DatabaseResources> ReadDatabase(const PlaceOptions& place, Failure* failure) {
   std::string error;
   const auto connection = OpenDatabase(place.dsn, "postbox provision", &error);
-  if (!connection) return Fail(error, ConnectionRemedy(error));
+  if (!connection) {
+    *failure = {error, ConnectionRemedy(error)};
+    return std::nullopt;
+  }
   // The endpoint is not needed.
   PubSubPlace told{.project = place.project, .endpoint = "-", .quota_project = ""};
   DatabaseResources resources;
   error = AskForPlace(connection.get(), &told);
   if (error.empty()) error = ReadResources(connection.get(), &resources);
   if (!error.empty()) {
-    return Fail(
+    *failure = {
         "the configuration cannot be read: " + error,
         "run CREATE EXTENSION postbox or ALTER EXTENSION postbox UPDATE in the database, or "
-        "name another one with PGDATABASE or dbname=... in --dsn");
+        "name another one with PGDATABASE or dbname=... in --dsn"};
+    return std::nullopt;
   }
   resources.project = told.project;
+  return resources;
+}
+
+int WriteDatabaseFile(const PlaceOptions& place, const std::string& file) {
+  Failure failure;
+  const auto resources = ReadDatabase(place, &failure);
+  if (!resources) return Fail(failure.problem, failure.remedy);
   std::vector<std::string> warnings;
-  const std::string text = DatabaseFileText(resources, &warnings);
+  const std::string text = DatabaseFileText(*resources, &warnings);
   for (const std::string& one : warnings) std::fprintf(stderr, "warning: %s\n", one.c_str());
   if (!file.empty() && file != "-") return WriteNewFile(file, text);
   std::fwrite(text.data(), 1, text.size(), stdout);

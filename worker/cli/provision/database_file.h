@@ -3,10 +3,11 @@
 #define POSTBOX_WORKER_CLI_PROVISION_DATABASE_FILE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "worker/cli/base/place_options.h"
+#include "worker/cli/base/open_place.h"
 
 namespace postbox::cli {
 
@@ -28,6 +29,9 @@ struct DatabaseResources {
 // read, and is named in `warnings`.
 std::string DatabaseFileText(const DatabaseResources& resources,
                              std::vector<std::string>* warnings);
+
+// Nothing after an error.
+std::optional<DatabaseResources> ReadDatabase(const PlaceOptions& place, Failure* failure);
 
 // `file`: a name that nothing has yet, or "-" or "" for standard output. Returns the exit status.
 int WriteDatabaseFile(const PlaceOptions& place, const std::string& file);

@@ -117,11 +117,16 @@ class Planner {
     }
     if (!subscription.push_config().push_endpoint().empty()) {
       Refuse(subscription.name(),
-             "it pushes to " + subscription.push_config().push_endpoint() +
+             "it pushes to " + WithoutQuery(subscription.push_config().push_endpoint()) +
                  ", and only subscriptions that are pulled are provisioned",
              "gcloud pubsub subscriptions modify-push-config " + IdOf(subscription.name()) +
                  " --project=" + ProjectOfName(subscription.name()) + " --push-endpoint=''");
     }
+  }
+
+  // The query of a push endpoint often has a secret, which is not for all who read differences.
+  static std::string WithoutQuery(const std::string& url) {
+    return url.substr(0, url.find_first_of("?#"));
   }
 
   static std::string Replacement(const pb::Subscription& subscription) {

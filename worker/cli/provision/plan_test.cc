@@ -139,8 +139,10 @@ TEST(ProvisionPlan, WhatPubSubCannotChangeIsRefusedWithAWayOut) {
       {"topic cannot be changed: it is _deleted-topic_",
        [](pb::Subscription* one) { one->set_topic("_deleted-topic_"); }},
       {"it is detached", [](pb::Subscription* one) { one->set_detached(true); }},
-      {"it pushes to http://x",
-       [](pb::Subscription* one) { one->mutable_push_config()->set_push_endpoint("http://x"); }},
+      {"it pushes to http://x, and",
+       [](pb::Subscription* one) {
+         one->mutable_push_config()->set_push_endpoint("http://x?token=secret");
+       }},
   };
   for (const auto& one : cases) {
     Actual actual = After(desired);

@@ -4,14 +4,13 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <optional>
 #include <thread>
 #include <vector>
 
 #include "worker/cli/base/open_place.h"
 #include "worker/cli/provision/database_file.h"
+#include "worker/cli/provision/differences.h"
 #include "worker/cli/provision/print.h"
 #include "worker/cli/provision/remote.h"
 
@@ -162,27 +161,10 @@ class Provision {
   std::optional<int> exit_status_;
 };
 
-// The text of the file; nothing after an error, which is printed.
-std::optional<std::string> ReadFile(const std::string& name) {
-  std::ifstream file;
-  if (name != "-") file.open(name, std::ios::binary);
-  std::istream& stream = name == "-" ? std::cin : file;
-  std::string text;
-  std::vector<char> block(65536);
-  while (stream && text.size() <= kMaxDocumentBytes) {
-    stream.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block.data(), static_cast<size_t>(stream.gcount()));
-  }
-  if (name != "-" && (!file.is_open() || file.bad())) {
-    Fail(name + " cannot be read", "check the name and the permissions of the file");
-    return std::nullopt;
-  }
-  return text;
-}
-
 int RunFile(const ProvisionOptions& options) {
-  const std::optional<std::string> text = ReadFile(options.file);
-  if (!text) return 1;
+  Failure failure;
+  const std::optional<std::string> text = ReadProvisionFile(options.file, &failure);
+  if (!text) return Fail(failure.problem, failure.remedy);
   const std::string shown = options.file == "-" ? "standard input" : options.file;
   std::string error;
   const std::optional<Json> document = ParseDocument(options.file, *text, &error);
