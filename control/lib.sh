@@ -8,7 +8,8 @@ POSTBOX_BUILD_DIR=${POSTBOX_BUILD_DIR:-/var/tmp/postbox-build-$(printf '%s' "$PO
 export POSTBOX_ROOT POSTBOX_BUILD_DIR
 POSTBOX_STAGE=$POSTBOX_BUILD_DIR/stage
 POSTBOX_NODE_MODULES=$POSTBOX_BUILD_DIR/node/node_modules
-export POSTBOX_STAGE POSTBOX_NODE_MODULES
+POSTBOX_PAGE_MODULES=$POSTBOX_BUILD_DIR/page/node_modules
+export POSTBOX_STAGE POSTBOX_NODE_MODULES POSTBOX_PAGE_MODULES
 
 # The programs of the server in the stage, and what it has for tests of extensions.
 stage_bin() { printf '%s\n' "$POSTBOX_STAGE/bin"; }
@@ -68,6 +69,16 @@ with_own_mounts() {
 # rows, which are all there. What is less than a warning is not shown, nor where an error was raised.
 REGRESS_PSQL=(--no-align --pset=footer=off --set=SHOW_CONTEXT=never)
 REGRESS_PGOPTIONS='-c client_min_messages=warning'
+
+# copy_sources DIRECTORY: the tree as a release has it, without git and what .gitignore names, but with the libraries of the console's
+# page: what is built from it needs no npm.
+copy_sources() {
+  local page=worker/cli/console/page modules
+  modules=$("$POSTBOX_ROOT/control/node-modules" page)
+  mkdir -p "$1"
+  tar -C "$POSTBOX_ROOT" --exclude=./.git --exclude='./build*' --exclude=node_modules --exclude=__pycache__ -cf - . | tar -C "$1" -xf -
+  cp -r "$modules" "$1/$page/node_modules"
+}
 
 # run_sql_tests KIND RUNNER FOLDER SUFFIX [NAME...]: runs tests/KIND with a runner of pg_regress's family in a
 # private cluster. No publishers run there: these tests are about SQL, and rows stay as sessions left them.

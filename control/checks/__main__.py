@@ -1,11 +1,11 @@
 """python3 -m checks ROOT CHECK...: runs checks, prints what they find, and fails if they find something."""
 import sys
 
-from . import bounds, figures, layering, layout, names, pictures, qualified, references, sizes, tables, words
+from . import bounds, figures, layering, layout, names, page, pictures, qualified, references, sizes, tables, words
 from .tree import Tree
 
 CHECKS = {'layering': layering, 'names': names, 'sizes': sizes, 'references': references, 'tables': tables,
-          'qualified': qualified, 'figures': figures, 'pictures': pictures, 'words': words, 'bounds': bounds, 'format': layout}
+          'qualified': qualified, 'figures': figures, 'pictures': pictures, 'words': words, 'bounds': bounds, 'page': page, 'format': layout}
 
 
 def main(root, *wanted):

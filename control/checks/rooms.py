@@ -128,7 +128,7 @@ ROOMS = {
     PROVISION: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'json', 'YAML', 'system')),
     AUDIT: Room((CLI_BASE, PULLER), ('json', 'system')),
     REBUILD: Room((CLI_BASE, PULLER, PROTO, *PLAIN), ('gRPC', 'system')),
-    CONSOLE: Room((CLI_BASE, METRICS, PULLER, RULES), ('libpq', 'json', 'OpenSSL', 'httplib', 'system')),
+    CONSOLE: Room((CLI_BASE, PROVISION, METRICS, PULLER, RULES), ('libpq', 'json', 'OpenSSL', 'httplib', 'system')),
     METRICS_COMMAND: Room((CLI_BASE, METRICS, PULLER), ('gRPC', 'json', 'Prometheus', 'system')),
     COMPLETION: Room((), ('CLI11',)),
     'worker/cli': Room((WORKER_BASE, CLI_BASE, DOCTOR, ADMIN, PROVISION, AUDIT, REBUILD, CONSOLE, METRICS_COMMAND, COMPLETION,

@@ -132,7 +132,7 @@ foreach(file ${models})
 endforeach()
 # Each benchmark for seconds: that its figures come, not how good they are. Those that take least share a server.
 set(system_test_needs stage postbox_bench counting_server bare_publish bare_pull pull_server)
-foreach(name neighbours torture soak tenants)
+foreach(name neighbours torture soak tenants scrape)
   system_test(bench.${name} ${CMAKE_SOURCE_DIR}/bench/smoke ${name})
 endforeach()
 system_test(bench.database ${CMAKE_SOURCE_DIR}/bench/smoke drain backlog status wal held-transaction emit changes backfill rebuild republish wait cost audit)

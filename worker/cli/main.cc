@@ -7,7 +7,7 @@
 //   postbox topics, subscriptions, publish, tail, seek, snapshot
 //                           what an operator does with Pub/Sub itself
 //   postbox provision       topics, subscriptions, schemas and rights as a file describes them
-//   postbox console         a JSON API over HTTP: what Postbox does, and actions on it
+//   postbox console         a page for browsers: what Postbox does, and actions on it
 //   postbox emulator        an embedded Pub/Sub server for development, the demo and tests
 //   postbox emulator-fault  adds faults to a running emulator, or prints its counters
 //   postbox completion      a script that makes a shell complete all of this
