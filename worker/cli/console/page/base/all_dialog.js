@@ -7,6 +7,7 @@ import {Form, useForm} from "./form.js";
 import {formatCount} from "./format.js";
 import {html, useState} from "./html.js";
 import {actOnAll} from "./steps.js";
+import {Pairs} from "./view.js";
 
 const shownOf = ["inbox", "outbox", "event_type", "key", "sqlstate", "outcome", "reason"]; // of what the console has counted
 const titles = {redrive: "Redrive all that match", discard: "Discard all that match"};
@@ -32,8 +33,7 @@ export function AllDialog({action, filter, unit = "event", title = titles[action
 }
 
 function Filter({filter}) {
-  return html`<dl class="pairs">${Object.entries(filter).filter(([, value]) => value).map(([name, value]) => html`<div key=${name}>
-    <dt>${name.replace("_", " ")}</dt><dd><code>${value}</code></dd></div>`)}</dl>`;
+  return html`<${Pairs} entries=${Object.entries(filter).filter(([, value]) => value)} named=${(name) => name.replace("_", " ")} />`;
 }
 
 function Confirmed({action, preview, unit, onBusy, onClose}) {

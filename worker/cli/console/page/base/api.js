@@ -5,7 +5,7 @@ import {createStore} from "./state.js";
 // `count` changes with each log-in, so that what has failed loads again.
 export const session = createStore({state: "unknown", count: 0});
 
-export class ApiError extends Error {
+class ApiError extends Error {
   constructor(status, message, {sqlstate = "", retryAfter = 0, explained = false} = {}) {
     super(message);
     this.name = "ApiError";

@@ -35,7 +35,7 @@ export function PauseButton({kind, name, row}) {
     : html`<${ChangeButton} action="pause" kind=${kind} name=${name} />`;
 }
 
-export function ChangeDialog({action, kind, name, children, outcome, onClose}) {
+function ChangeDialog({action, kind, name, children, outcome, onClose}) {
   const {values, bind} = useForm({reason: "", until: "", time: ""});
   const [busy, setBusy] = useState(false);
   const word = words[action];

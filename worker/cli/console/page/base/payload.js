@@ -2,7 +2,8 @@
 import {base64OfBytes, bytesOfBase64, bytesOfText, hexDump} from "./bytes.js";
 import {formatBytes} from "./format.js";
 import {html, useState} from "./html.js";
-import {prettyJson} from "./json.js";
+import {compactJson, prettyJson} from "./json.js";
+import {CopyButton, Pairs} from "./view.js";
 
 const mostHex = 4096; // bytes: a dump is four times as long as what it shows
 
@@ -38,19 +39,10 @@ export function Payload({payload}) {
   </div>`;
 }
 
-// Browsers have a clipboard for pages of https and of this machine only.
-function CopyButton({text}) {
-  const [done, setDone] = useState(false);
-  if (!navigator.clipboard) return null;
-  const copy = () => navigator.clipboard.writeText(text).then(() => setDone(true), () => setDone(false));
-  return html`<button type="button" class="small" onClick=${copy} onBlur=${() => setDone(false)}>${done ? "Copied" : "Copy"}</button>`;
-}
-
 export function Attributes({attributes}) {
   const entries = Object.entries(attributes ?? {});
   if (!entries.length) return null;
   return html`<div class="attributes"><h3>Attributes</h3>
-    <dl class="pairs">${entries.map(([name, value]) => html`<div key=${name}><dt><code>${name}</code></dt>
-      <dd><code>${typeof value === "string" ? value : JSON.stringify(value)}</code></dd></div>`)}</dl>
+    <${Pairs} entries=${entries.map(([name, value]) => [name, compactJson(value)])} named=${(name) => html`<code>${name}</code>`} />
   </div>`;
 }

@@ -6,6 +6,9 @@
 import {Loading} from "./error_bar.js";
 import {html, Fragment, useEffect, useId, useRef, useState} from "./html.js";
 
+// The last column, with the buttons of the row.
+export const buttonsColumn = (render) => ({id: "act", title: html`<span class="hidden">Actions</span>`, align: "end", stays: true, render});
+
 export function Table({caption, columns, rows, rowKey, empty, details, selected, onSelect, selectable = () => true, rowKind}) {
   const [open, setOpen] = useState(() => new Set());
   const id = useId();

@@ -13,16 +13,20 @@ export function Facts({facts}) {
     <dt title=${title}>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
+// entries: [[name, text], ...]: names and texts that come from elsewhere.
+export function Pairs({entries, named = (name) => name}) {
+  return html`<dl class="pairs">${entries.map(([name, text]) => html`<div key=${name}><dt>${named(name)}</dt><dd><code>${text}</code></dd></div>`)}</dl>`;
+}
+
 // A command to run elsewhere, with a button that copies it.
-export function Command({children}) {
+export const Command = ({children}) => html`<div class="command"><pre>${children}</pre><${CopyButton} text=${children} /></div>`;
+
+// Browsers have a clipboard for pages of https and of this machine only.
+export function CopyButton({text}) {
   const [copied, setCopied] = useState(false);
-  const copy = async () => {
-    await navigator.clipboard.writeText(children).then(() => setCopied(true), () => setCopied(false));
-  };
-  // Browsers have no clipboard for pages that come over plain HTTP from another host.
-  const canCopy = Boolean(navigator.clipboard);
-  return html`<div class="command"><pre>${children}</pre>
-    ${canCopy && html`<button type="button" class="small" onClick=${copy}>${copied ? "Copied" : "Copy"}</button>`}</div>`;
+  if (!navigator.clipboard) return null;
+  const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true), () => setCopied(false));
+  return html`<button type="button" class="small" onClick=${copy} onBlur=${() => setCopied(false)}>${copied ? "Copied" : "Copy"}</button>`;
 }
 
 export function Section({title, hint, children}) {

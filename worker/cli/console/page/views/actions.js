@@ -3,7 +3,7 @@ import {Age, Code, formatCount, Long} from "../base/format.js";
 import {html} from "../base/html.js";
 import {compactJson} from "../base/json.js";
 import {List} from "../base/list_view.js";
-import {Facts, ViewHead} from "../base/view.js";
+import {Facts, Pairs, ViewHead} from "../base/view.js";
 
 const columns = [
   {id: "at", title: "When", render: (row) => html`<span class="nowrap"><${Age} time=${row.at} /></span>`},
@@ -23,8 +23,7 @@ function Details({row}) {
 }
 
 function Filter({filter}) {
-  return html`<div><h3>Filter</h3><dl class="pairs">${Object.entries(filter).map(([name, value]) => html`<div key=${name}><dt>${name}</dt>
-    <dd><code>${compactJson(value)}</code></dd></div>`)}</dl></div>`;
+  return html`<div><h3>Filter</h3><${Pairs} entries=${Object.entries(filter).map(([name, value]) => [name, compactJson(value)])} /></div>`;
 }
 
 const Actions = () => html`<${ViewHead} title="Actions" />

@@ -9,10 +9,10 @@ import {Pager} from "../base/pager.js";
 import {linkTo} from "../base/route.js";
 import {Table} from "../base/table.js";
 import {ViewHead} from "../base/view.js";
-import {useInboxes} from "./inbox_names.js";
 import {LetterActions} from "./letter_actions.js";
 import {LetterDetails} from "./letter_details.js";
 import {countText, ScanProgress, useLetterCount, useLetters} from "./letters_scan.js";
+import {useInboxes} from "./relations.js";
 
 const names = ["inbox", "event_type", "key", "sqlstate", "error", "from", "to", "parked", "outcome"];
 

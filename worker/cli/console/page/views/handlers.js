@@ -3,13 +3,14 @@ import {PauseButton} from "../base/change.js";
 import {Paused, State} from "../base/format.js";
 import {html} from "../base/html.js";
 import {List} from "../base/list_view.js";
+import {buttonsColumn} from "../base/table.js";
 import {Texts, ViewHead} from "../base/view.js";
 
 const columns = [
   {id: "name", title: "Handler", render: (row) => html`<strong>${row.handler}</strong><span class="sub">${row.inbox}</span>`},
   {id: "state", title: "State", render: (row) => (row.paused ? html`<${Paused} row=${row} />` : html`<${State} kind="ok">active</${State}>`)},
   {id: "types", title: "Event types", wide: true, render: (row) => html`<${Texts} texts=${row.event_types} />`},
-  {id: "act", title: html`<span class="hidden">Actions</span>`, align: "end", stays: true, render: (row) => html`<${PauseButton} kind="handler" name=${row.handler} row=${row} />`},
+  buttonsColumn((row) => html`<${PauseButton} kind="handler" name=${row.handler} row=${row} />`),
 ];
 
 const Handlers = () => html`<${ViewHead} title="Handlers" />

@@ -6,7 +6,7 @@ import {SelectField} from "../base/form.js";
 import {html, useState} from "../base/html.js";
 import {linkTo} from "../base/route.js";
 import {SelectedDialog} from "../base/selected_dialog.js";
-import {useOutboxes} from "./inbox_names.js";
+import {useOutboxes} from "./relations.js";
 
 export function KeyActions({row}) {
   const open = (action) => showDialog(row.side === "inbox" ? InboxDialog : OutboxDialog, {row, action});

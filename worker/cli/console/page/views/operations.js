@@ -4,10 +4,10 @@ import {Age, Long, Paused, formatCount, formatRate, formatSeconds, none} from ".
 import {html} from "../base/html.js";
 import {List} from "../base/list_view.js";
 import {sqlText} from "../base/quote.js";
+import {buttonsColumn} from "../base/table.js";
 import {StateOf, rowKindOf} from "../base/things.js";
 import {Command, Facts, Section, ViewHead} from "../base/view.js";
 
-const hiddenTitle = html`<span class="hidden">Actions</span>`;
 const isOver = (row) => row.state === "done" || row.state === "cancelled";
 
 // `total` is an estimate, so more than that may be done before the end.
@@ -34,7 +34,7 @@ const backfills = {
     {id: "progress", title: "Rows", wide: true, render: (row) => html`<${Progress} done=${row.row_count} total=${row.rows_estimated} ended=${isOver(row)} />`},
     {id: "rate", title: "Rate", align: "end", render: (row) => (isOver(row) ? none : formatRate(row.rows_per_second))},
     {id: "left", title: "Time left", align: "end", render: timeLeft},
-    {id: "act", title: hiddenTitle, align: "end", stays: true, render: (row) => html`<${BackfillButtons} row=${row} />`},
+    buttonsColumn((row) => html`<${BackfillButtons} row=${row} />`),
   ],
   details: (row) => html`<${Facts} facts=${[
       ["Emits as", row.owner],
@@ -71,7 +71,7 @@ const rebuilds = {
     {id: "rate", title: "Rate", align: "end", render: (row) => (isOver(row) ? none : formatRate(row.events_per_second))},
     {id: "left", title: "Time left", align: "end", hint: "If the lag goes on to decrease as in the last minute", render: timeLeft},
     {id: "error", title: "Last error", wide: true, render: (row) => html`<${LastError} row=${row} />`},
-    {id: "act", title: hiddenTitle, align: "end", stays: true, render: (row) => html`<${RebuildButtons} row=${row} />`},
+    buttonsColumn((row) => html`<${RebuildButtons} row=${row} />`),
   ],
   details: (row) => html`<${Facts} facts=${[
     ["Events come from", row.source ?? none],
@@ -107,8 +107,8 @@ const republishes = {
     {id: "name", title: "Publication", wide: true, render: (row) => html`<strong>${row.publication}</strong><span class="sub">${row.outbox}</span>`},
     {id: "state", title: "State", render: (row) => html`<${StateOf} thing="publication" state=${row.state} />`},
     {id: "left", title: "Not sent yet", align: "end", hint: "At most 100000", render: (row) => formatCount(row.republishing)},
-    {id: "act", title: hiddenTitle, align: "end", stays: true, render: (row) => mayAct(row) && html`<${ChangeButton} action="cancel" kind="republish" name=${row.publication}
-      outcome=${(answer) => `Taken back: ${formatCount(answer.affected)} events`}>Events that are not sent yet are taken back.</${ChangeButton}>`},
+    buttonsColumn((row) => mayAct(row) && html`<${ChangeButton} action="cancel" kind="republish" name=${row.publication}
+      outcome=${(answer) => `Taken back: ${formatCount(answer.affected)} events`}>Events that are not sent yet are taken back.</${ChangeButton}>`),
   ],
   empty: ["No events are being sent again", "postbox.republish() queues published events to be sent once more."],
 };

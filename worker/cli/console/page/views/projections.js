@@ -5,6 +5,7 @@ import {html} from "../base/html.js";
 import {List} from "../base/list_view.js";
 import {shellWord} from "../base/quote.js";
 import {linkTo} from "../base/route.js";
+import {buttonsColumn} from "../base/table.js";
 import {Command, Texts, ViewHead} from "../base/view.js";
 
 const columns = [
@@ -15,7 +16,7 @@ const columns = [
   {id: "oldest", title: "Oldest waiting", align: "end", hint: "When the oldest of them was published", render: (row) => html`<${Age} time=${row.oldest_waiting} />`},
   {id: "types", title: "Event types", narrow: false, render: (row) => html`<${Texts} texts=${row.event_types} />`},
   {id: "missing", title: "Missing fields", wide: true, hint: "Fields that were in none of the last 100 events of a type", render: missing},
-  {id: "act", title: html`<span class="hidden">Actions</span>`, align: "end", stays: true, render: (row) => html`<${PauseButton} kind="projection" name=${row.projection} row=${row} />`},
+  buttonsColumn((row) => html`<${PauseButton} kind="projection" name=${row.projection} row=${row} />`),
 ];
 
 function stateOf(row) {

@@ -8,7 +8,7 @@ import {List} from "../base/list_view.js";
 import {sqlText} from "../base/quote.js";
 import {usePolled} from "../base/refresh.js";
 import {linkTo} from "../base/route.js";
-import {Table} from "../base/table.js";
+import {Table, buttonsColumn} from "../base/table.js";
 import {StateOf, rowKindOf} from "../base/things.js";
 import {Command, Facts, ViewHead} from "../base/view.js";
 
@@ -21,7 +21,7 @@ const columns = [
   {id: "rate", title: "Rate", align: "end", hint: "Published events per second, in the last minute", render: (row) => formatRate(row.rate)},
   {id: "parked", title: "Parked", align: "end", hint: "Parked, or behind a parked event of their key", render: parked},
   {id: "error", title: "Last error", wide: true, narrow: false, render: (row) => html`<${Long} text=${row.paused ? row.paused_reason : row.last_error} class=${rowKindOf("publication", row.state)} />`},
-  {id: "act", title: html`<span class="hidden">Actions</span>`, align: "end", stays: true, render: (row) => html`<${PauseButton} kind="publication" name=${row.publication} row=${row} />`},
+  buttonsColumn((row) => html`<${PauseButton} kind="publication" name=${row.publication} row=${row} />`),
 ];
 
 function parked(row) {

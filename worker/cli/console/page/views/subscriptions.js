@@ -9,7 +9,7 @@ import {html, useState} from "../base/html.js";
 import {Pager, rowsOfPage, usePages} from "../base/pager.js";
 import {usePolled} from "../base/refresh.js";
 import {SeekDialog} from "../base/seek.js";
-import {Table} from "../base/table.js";
+import {Table, buttonsColumn} from "../base/table.js";
 import {StateOf, rowKindOf} from "../base/things.js";
 import {Facts, Texts, ViewHead} from "../base/view.js";
 
@@ -20,7 +20,7 @@ const columns = [
   {id: "hand", title: "In hand", align: "end", hint: "Received, and neither acknowledged nor given back", render: (row) => formatCount(row.in_hand)},
   {id: "rate", title: "Rate", align: "end", hint: "Messages that came per second, in the last minute", render: (row) => formatRate(row.events_per_second)},
   {id: "lag", title: "Lag", align: "end", hint: "How long before its arrival the oldest of the last messages was published", render: lagOf},
-  {id: "act", title: html`<span class="hidden">Actions</span>`, align: "end", stays: true, render: (row) => html`<${Buttons} row=${row} />`},
+  buttonsColumn((row) => html`<${Buttons} row=${row} />`),
 ];
 
 // With the time when a message came last that had been published more than 10 s before.
