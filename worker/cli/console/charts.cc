@@ -1,20 +1,11 @@
 #include <cmath>
 
 #include "worker/cli/console/reads.h"
+#include "worker/cli/console/session_rights.h"
 #include "worker/cli/console/sources.h"
 
 namespace postbox::cli {
 namespace {
-
-using puller::QueryResult;
-
-constexpr char kRights[] = R"(
-    SELECT json_build_object(
-      'act', postbox.may_record_action(), 'operate', postbox.is_operator(),
-      'metrics', has_table_privilege('postbox.metrics', 'SELECT'),
-      'workers', has_table_privilege('postbox.workers', 'SELECT'),
-      'provision', postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE'))::text)";
-constexpr char kReadsMetrics[] = "SELECT has_table_privilege('postbox.metrics', 'SELECT')";
 
 // $1: the publication, $2: the lane after which the page begins, $3: the rows of a page. A lane of
 // which no worker has begun has no row.
@@ -47,10 +38,6 @@ constexpr char kLanes[] = R"(
       'kind', (SELECT o.kind FROM one o), 'workers_visible', %s)::text
     FROM numbered p HAVING EXISTS (SELECT FROM one))";
 
-Answer RefuseRole(const char* what, const char* remedy) {
-  return Refuse(403, std::string("permission denied for ") + what + ": " + remedy, "42501");
-}
-
 JsonValue NumberOf(const std::optional<double>& value) {
   constexpr double kThousand = 1000;
   return value ? JsonValue(std::round(*value * kThousand) / kThousand) : JsonValue();
@@ -65,12 +52,6 @@ JsonValue LineOf(const MetricHistory::Line& line) {
           {"others", others},          {"values", std::move(values)}};
 }
 
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
-}
-
 std::string Filled(std::string text, std::initializer_list<const char*> parts) {
   for (const char* part : parts) text.replace(text.find("%s"), 2, part);
   return text;
@@ -78,17 +59,16 @@ std::string Filled(std::string text, std::initializer_list<const char*> parts) {
 
 }  // namespace
 
-Answer ReadRights(Session* session) { return Give(session->Read(kRights, {})); }
-
 Answer ReadCharts(Session* session, const Sources& sources, const Arguments& arguments) {
   const std::string range = arguments.Text("range").value_or("3600");
   if (range != "900" && range != "3600" && range != "21600") {
     return Refuse(400, "range is 900, 3600 or 21600 seconds");
   }
-  const QueryResult may = session->Read(kReadsMetrics, {});
-  if (!may.ok()) return Refuse(may);
-  if (may.text(0, 0) != "t") return RefuseRole("postbox.metrics", "the role needs pg_monitor");
-  const auto charts = sources.charts.Read(Now(), std::atoi(range.c_str()));
+  Answer refusal;
+  const auto sees = Holds(session, POSTBOX_SEES_METRICS, &refusal);
+  if (!sees) return refusal;
+  if (!*sees) return RefuseRole("postbox.metrics", "the role needs pg_monitor");
+  const auto charts = sources.charts.Read(MetricHistory::Now(), std::atoi(range.c_str()));
   JsonValue series = JsonValue::array();
   for (const auto& line : charts.lines) series.push_back(LineOf(line));
   return Give({{"from", charts.times.front()},
@@ -103,7 +83,7 @@ Answer ReadPublications(Session* session, const Sources& sources, const Argument
   if (list.status != 200) return list;
   JsonValue page = JsonValue::parse(list.body, nullptr, /*allow_exceptions=*/false);
   if (page.is_discarded()) return Refuse(500, "the database did not return JSON");
-  const int64_t now = Now();
+  const int64_t now = MetricHistory::Now();
   for (JsonValue& row : page["rows"]) {
     const bool reads = row["reads_metrics"] == JsonValue(true);
     row.erase("reads_metrics");
@@ -114,18 +94,17 @@ Answer ReadPublications(Session* session, const Sources& sources, const Argument
 
 Answer ReadLanes(Session* session, const Arguments& arguments) {
   if (!arguments.Text("publication")) return Refuse(400, "publication is missing");
-  const QueryResult sees =
-      session->Read("SELECT has_table_privilege('postbox.workers', 'SELECT')", {});
-  if (!sees.ok()) return Refuse(sees);
+  Answer refusal;
+  const auto sees = Holds(session, POSTBOX_SEES_WORKERS, &refusal);
+  if (!sees) return refusal;
   // A view that the role may not read may not even stand in the statement.
   const std::string query =
-      sees.text(0, 0) == "t"
-          ? Filled(kLanes,
-                   {"w.pid, w.ordinal, w.state AS worker_state, w.lock_token IS NULL AS lost",
-                    "LEFT JOIN postbox.workers w ON w.lock_token = l.lock_token", "true"})
-          : Filled(kLanes, {"NULL::int AS pid, NULL::int AS ordinal, NULL::text AS worker_state, "
-                            "false AS lost",
-                            "", "false"});
+      *sees ? Filled(kLanes,
+                     {"w.pid, w.ordinal, w.state AS worker_state, w.lock_token IS NULL AS lost",
+                      "LEFT JOIN postbox.workers w ON w.lock_token = l.lock_token", "true"})
+            : Filled(kLanes, {"NULL::int AS pid, NULL::int AS ordinal, NULL::text AS worker_state, "
+                              "false AS lost",
+                              "", "false"});
   return Give(session->Read(query, {arguments.Parameter("publication"),
                                     arguments.Parameter("after"), Number(arguments.Limit())}));
 }

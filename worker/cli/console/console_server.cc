@@ -17,6 +17,7 @@
 #include "worker/cli/console/metric_sampler.h"
 #include "worker/cli/console/page_files.h"
 #include "worker/cli/console/secret.h"
+#include "worker/cli/console/session_rights.h"
 #include "worker/cli/console/sessions.h"
 #include "worker/cli/console/sources.h"
 #include "worker/puller/log.h"

@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "worker/cli/console/session_rights.h"
 #include "worker/cli/console/sources.h"
 
 namespace postbox::cli {
@@ -46,14 +47,12 @@ std::string MakeAnswer(const PlaceOptions& place, const std::string& file) {
 }  // namespace
 
 Answer ReadDifferences(Session* session, Sources* sources) {
-  const puller::QueryResult may =
-      session->Read("SELECT postbox.is_operator() OR pg_has_role('pg_monitor', 'USAGE')", {});
-  if (!may.ok()) return Refuse(may);
-  if (may.text(0, 0) != "t") {
-    return Refuse(403,
-                  "permission denied for the resources of Pub/Sub: the role needs to be a member "
-                  "of postbox_operator or pg_monitor",
-                  "42501");
+  Answer refusal;
+  const auto sees = Holds(session, POSTBOX_SEES_PROVISION, &refusal);
+  if (!sees) return refusal;
+  if (!*sees) {
+    return RefuseRole("the resources of Pub/Sub",
+                      "the role needs to be a member of postbox_operator or pg_monitor");
   }
   const auto& place = sources->broker.options();
   if (!place) {

@@ -2,11 +2,13 @@
 #include <iterator>
 
 #include "worker/cli/console/reads.h"
+#include "worker/cli/console/session_rights.h"
 
 namespace postbox::cli {
 namespace {
 
-// `k` is what a list is paged by.
+// `k` is what a list is paged by. A list whose rows are costly makes only those of the page: $1 is
+// the `k` behind which it begins, $2 the most rows.
 struct List {
   const char* name;
   const char* sql;
@@ -21,9 +23,12 @@ constexpr List kLists[] = {
                s.sent_again_at_most::text, s.sent_again_at, s.republishing::text,
                (p.paused_until > now()) IS TRUE AS paused, p.paused_reason, p.paused_until,
                o.kind, p.lanes, p.wanted_lanes, postbox.may_act_on(s.outbox) AS may_act,
-               has_table_privilege('postbox.metrics', 'SELECT') AS reads_metrics,
+               )" POSTBOX_SEES_METRICS R"( AS reads_metrics,
                clock_timestamp() AS at
-        FROM postbox.publication_status s JOIN postbox.publication p ON p.name = s.publication
+        FROM (SELECT b.* FROM postbox.publication b
+              WHERE $1::text IS NULL OR b.name COLLATE "C" > $1
+              ORDER BY b.name COLLATE "C" LIMIT $2::int + 1) p
+        CROSS JOIN LATERAL postbox.list_publication_status(p.name) s
         LEFT JOIN postbox.outbox o ON o.relation = s.outbox)"},
     {"republishes", R"(
         SELECT s.publication AS k, s.publication, s.outbox::text, s.republishing::text, s.state,

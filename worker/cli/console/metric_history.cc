@@ -1,6 +1,7 @@
 #include "worker/cli/console/metric_history.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -31,6 +32,13 @@ float& At(std::array<float, n>& ring, int64_t slot) {
   return ring[static_cast<size_t>(slot) % n];
 }
 
+// Empties the slots behind `before`, up to `slot`.
+template <size_t n>
+void Empty(std::array<float, n>& ring, int64_t before, int64_t slot) {
+  const int64_t skipped = std::min<int64_t>(slot - before, n);
+  for (int64_t one = slot - skipped + 1; one <= slot; ++one) At(ring, one) = kNone;
+}
+
 std::string PartKey(const MetricValue& value) {
   return std::to_string(value.series) + '\0' + value.object + '\0' + value.part;
 }
@@ -49,6 +57,12 @@ static_assert(std::size(kTable) * (MetricHistory::kMostObjects + 1) *
 
 std::span<const ChartSeries> ChartSeriesTable() { return kTable; }
 
+int64_t MetricHistory::Now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
 void MetricHistory::Fail(const std::string& problem) {
   const std::lock_guard<std::mutex> lock(mutex_);
   problem_ = problem;
@@ -56,6 +70,10 @@ void MetricHistory::Fail(const std::string& problem) {
 
 void MetricHistory::Forget() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  ForgetCounters();
+}
+
+void MetricHistory::ForgetCounters() {
   counters_.clear();
   counted_.clear();
   last_time_ = 0;
@@ -82,11 +100,8 @@ size_t MetricHistory::ObjectsOf(size_t series) const {
 void MetricHistory::StartSlot(int64_t slot) {
   constexpr int kPerCoarse = kCoarseStep / kStep;
   for (auto& [key, line] : lines_) {
-    const int64_t skipped = std::min<int64_t>(slot - last_slot_, kSteps);
-    for (int64_t one = slot - skipped + 1; one <= slot; ++one) At(line.fine, one) = kNone;
-    const int64_t coarse = slot / kPerCoarse;
-    const int64_t left = std::min<int64_t>(coarse - last_slot_ / kPerCoarse, kCoarseSteps);
-    for (int64_t one = coarse - left + 1; one <= coarse; ++one) At(line.coarse, one) = kNone;
+    Empty(line.fine, last_slot_, slot);
+    Empty(line.coarse, last_slot_ / kPerCoarse, slot / kPerCoarse);
   }
   std::erase_if(lines_, [&](const auto& one) {
     return slot - one.second.last_slot >= int64_t{kCoarseSteps} * kPerCoarse;
@@ -128,10 +143,7 @@ void MetricHistory::KeepRate(const std::string& publication, double rate) {
     found->second.values.fill(kNone);
   }
   Rates& kept = found->second;
-  const int64_t skipped = std::min<int64_t>(last_slot_ - kept.slot, 4);
-  for (int64_t one = last_slot_ - skipped + 1; one <= last_slot_; ++one) {
-    At(kept.values, one) = kNone;
-  }
+  Empty(kept.values, kept.slot, last_slot_);
   kept.slot = last_slot_;
   At(kept.values, last_slot_) = static_cast<float>(rate);
 }
@@ -142,9 +154,8 @@ void MetricHistory::Add(int64_t now, const std::vector<MetricValue>& values) {
   if (slot < last_slot_) {  // the clock was set back
     lines_.clear();
     rates_.clear();
-    counters_.clear();
-    counted_.clear();
-    last_slot_ = last_time_ = 0;
+    ForgetCounters();
+    last_slot_ = 0;
   }
   if (slot == last_slot_) return;
   const bool grows = last_time_ > 0 && now - last_time_ <= kLongestGap;

@@ -6,7 +6,7 @@
 //   - in the first sample, or after Forget(), which a new connection calls: it may be to another
 //     server, or to one that has counted from 0 again;
 //   - if it has become smaller, or has come back after it was missing;
-//   - if the sample before is more than kLongestGap old.
+//   - if the sample before is more than kLongestGap old;
 //   - if its object had no counter in the sample before: it may have another name now.
 // Another counter of an object begins at 0: a kind of error that occurs for the first time.
 //
@@ -54,6 +54,7 @@ struct MetricValue {
 
 class MetricHistory {
  public:
+  static int64_t Now();  // by the clock of the system
   static constexpr int kStep = 15;
   static constexpr int kSteps = 240;
   static constexpr int kCoarseStep = 60;
@@ -105,6 +106,7 @@ class MetricHistory {
   };
   using Key = std::pair<size_t, std::string>;  // series and object
 
+  void ForgetCounters();
   // NaN if there is none.
   double Increase(const MetricValue& value, int64_t slot);
   void StartSlot(int64_t slot);

@@ -125,8 +125,7 @@ void MetricSampler::Sample() {
                       .part = result.text(row, 2),
                       .value = std::strtod(result.text(row, 3).c_str(), nullptr)});
   }
-  history_->Add(std::chrono::duration_cast<seconds>(system_clock::now().time_since_epoch()).count(),
-                values);
+  history_->Add(MetricHistory::Now(), values);
 }
 
 }  // namespace postbox::cli

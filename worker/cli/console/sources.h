@@ -22,9 +22,6 @@ struct Sources {
   AnswerCache differences{kDifferencesLife};
 };
 
-// What the role may do, as a page needs it: an object of truth values.
-Answer ReadRights(Session* session);
-
 // `range`: 900, 3600 or 21600 seconds.
 Answer ReadCharts(Session* session, const Sources& sources, const Arguments& arguments);
 // The publications, with the rate at which they publish.
