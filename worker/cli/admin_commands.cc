@@ -1,5 +1,6 @@
 #include "worker/cli/admin_commands.h"
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -16,14 +17,20 @@ namespace postbox::cli {
 namespace {
 
 // Of the commands that need no database if they are told where Pub/Sub is.
+// Returns the two options.
+std::array<CLI::Option*, 2> AddPubSub(CLI::App* command, PlaceOptions* options) {
+  return {command->add_option("--project", options->project,
+                              "Project that completes short names (default: postbox.project_id of "
+                              "the database, which then also gives postbox.endpoint)"),
+          command->add_option(
+              "--endpoint", options->endpoint,
+              "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
+              "postbox.endpoint of the database if it is asked for the project, else "
+              "PUBSUB_EMULATOR_HOST, else Google")};
+}
+
 void AddPlace(CLI::App* command, PlaceOptions* options) {
-  command->add_option("--project", options->project,
-                      "Project that completes short names (default: postbox.project_id of the "
-                      "database, which then also gives postbox.endpoint)");
-  command->add_option(
-      "--endpoint", options->endpoint,
-      "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: postbox.endpoint "
-      "of the database if it is asked for the project, else PUBSUB_EMULATOR_HOST, else Google");
+  AddPubSub(command, options);
   command->add_option("--dsn", options->dsn, kDsnHelp);
 }
 
@@ -305,17 +312,7 @@ void AddBroker(CLI::App* console, ConsoleOptions* options) {
       "--broker", options->broker,
       "Allow calls to Pub/Sub: to seek a subscription, and to show the differences that postbox "
       "provision would change");
-  console
-      ->add_option("--project", options->place.project,
-                   "Project that completes short names (default: postbox.project_id of the "
-                   "database, which then also gives postbox.endpoint)")
-      ->needs(broker);
-  console
-      ->add_option("--endpoint", options->place.endpoint,
-                   "http://HOST:PORT (plain), https://HOST:PORT or HOST:PORT (TLS); default: "
-                   "postbox.endpoint of the database if it is asked for the project, else "
-                   "PUBSUB_EMULATOR_HOST, else Google")
-      ->needs(broker);
+  for (CLI::Option* option : AddPubSub(console, &options->place)) option->needs(broker);
   console
       ->add_option("--provision-file", options->provision_file,
                    "File of postbox provision that Pub/Sub is compared with (default: the "

@@ -69,12 +69,17 @@ std::vector<Parameter> FilterOf(const JsonValue& order) {
   return values;
 }
 
+// The members of a preview that say which events it counts.
+constexpr const char* kSelecting[] = {"outbox", "inbox",    "event_type",
+                                      "key",    "sqlstate", "outcome"};
+
 JsonValue Kept(const JsonValue& order) {
   JsonValue kept;
-  for (const char* name :
-       {"action", "outbox", "inbox", "event_type", "key", "sqlstate", "outcome", "reason"}) {
+  const auto keep = [&](const char* name) {
     if (const auto text = TextMember(order, name)) kept[name] = *text;
-  }
+  };
+  for (const char* name : {"action", "reason"}) keep(name);
+  for (const char* name : kSelecting) keep(name);
   if (order.value("accept_hole", JsonValue(false)) == JsonValue(true)) kept["accept_hole"] = true;
   return kept;
 }
@@ -122,7 +127,7 @@ Answer PreviewAll(Session* session, const JsonValue& given) {
     }
   }
   // What is left out selects all, so a value that is no text does not count as left out.
-  for (const char* name : {"inbox", "outbox", "event_type", "key", "sqlstate", "outcome"}) {
+  for (const char* name : kSelecting) {
     if (given.contains(name) && !order.contains(name)) {
       return Refuse(400, std::string(name) + " is not a text with at least one character");
     }

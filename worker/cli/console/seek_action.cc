@@ -83,6 +83,24 @@ std::optional<Answer> Check(const QueryResult& facts, const Sources& sources) {
   return std::nullopt;
 }
 
+struct CheckedSeek {
+  SeekOrder order;
+  QueryResult facts;
+};
+
+// Nothing after an error, which is put into `refusal`.
+std::optional<CheckedSeek> ParseAndCheck(Session* session, const Sources& sources,
+                                         const JsonValue& given, Answer* refusal) {
+  auto order = Parse(given, refusal);
+  if (!order) return std::nullopt;
+  QueryResult facts = session->Read(kFacts, {Parameter::Text(order->subscription), TimeOf(*order)});
+  if (const auto wrong = Check(facts, sources)) {
+    *refusal = *wrong;
+    return std::nullopt;
+  }
+  return CheckedSeek{*std::move(order), std::move(facts)};
+}
+
 std::string Advice(const Failure& failure) {
   return failure.problem + (failure.remedy.empty() ? "" : "; " + failure.remedy);
 }
@@ -135,11 +153,9 @@ JsonValue WarningsOfTime(const QueryResult& facts, int64_t retained) {
 
 Answer PreviewSeek(Session* session, Sources* sources, const JsonValue& order) {
   Answer refusal;
-  const auto seek = Parse(order, &refusal);
-  if (!seek) return refusal;
-  const QueryResult facts =
-      session->Read(kFacts, {Parameter::Text(seek->subscription), TimeOf(*seek)});
-  if (const auto wrong = Check(facts, *sources)) return *wrong;
+  const auto checked = ParseAndCheck(session, *sources, order, &refusal);
+  if (!checked) return refusal;
+  const auto& [seek, facts] = *checked;
   Failure failure;
   const OpenPlace* broker = sources->broker.Open(&failure);
   if (broker == nullptr) return Refuse(502, Advice(failure));
@@ -148,10 +164,10 @@ Answer PreviewSeek(Session* session, Sources* sources, const JsonValue& order) {
   if (const auto failed = ReadRetention(*broker, name, &retained)) {
     return Refuse(502, "Pub/Sub: " + Advice(*failed));
   }
-  const bool to_time = !seek->target.time.empty();
-  JsonValue answer = {{"subscription", seek->subscription}, {"pubsub_subscription", name}};
-  answer[to_time ? "time" : "snapshot"] = to_time ? seek->target.time : seek->target.snapshot;
-  answer["reason"] = *seek->reason;
+  const bool to_time = !seek.target.time.empty();
+  JsonValue answer = {{"subscription", seek.subscription}, {"pubsub_subscription", name}};
+  answer[to_time ? "time" : "snapshot"] = to_time ? seek.target.time : seek.target.snapshot;
+  answer["reason"] = *seek.reason;
   answer["may_skip"] = answer["needs_skip"] = facts.text(0, kMaySkip) == "t";
   answer["retained_seconds"] = retained.count();
   answer["warnings"] =
@@ -163,6 +179,9 @@ Answer PreviewSeek(Session* session, Sources* sources, const JsonValue& order) {
 }
 
 namespace {
+
+// How far it came.
+enum class SeekEnd { kNotCalled, kNoRight, kFailed, kUnanswered, kDone };
 
 std::vector<Parameter> LineOf(const SeekOrder& seek, const JsonValue& filter,
                               const char* affected) {
@@ -183,11 +202,10 @@ Answer TellUnanswered(Session* session, const SeekOrder& seek, JsonValue filter,
 
 Answer ActSeek(Session* session, Sources* sources, const JsonValue& order) {
   Answer refusal;
-  const auto seek = Parse(order, &refusal);
-  if (!seek) return refusal;
-  const QueryResult facts =
-      session->Read(kFacts, {Parameter::Text(seek->subscription), TimeOf(*seek)});
-  if (const auto wrong = Check(facts, *sources)) return *wrong;
+  const auto checked = ParseAndCheck(session, *sources, order, &refusal);
+  if (!checked) return refusal;
+  const SeekOrder& seek = checked->order;
+  const QueryResult& facts = checked->facts;
   const bool skips = order.value("skip", JsonValue(false)) == JsonValue(true);
   if (facts.text(0, kMaySkip) == "t" && !skips) {
     return Refuse(409, std::string(kSkips) + " Pass \"skip\": true to accept that.");
@@ -196,30 +214,37 @@ Answer ActSeek(Session* session, Sources* sources, const JsonValue& order) {
   const OpenPlace* broker = sources->broker.Open(&failure);
   if (broker == nullptr) return Refuse(502, Advice(failure));
   JsonValue filter;
-  if (seek->target.time.empty()) filter["snapshot"] = seek->target.snapshot;
-  if (!seek->target.time.empty()) filter["time"] = seek->target.time;
+  if (seek.target.time.empty()) filter["snapshot"] = seek.target.snapshot;
+  if (!seek.target.time.empty()) filter["time"] = seek.target.time;
   if (skips) filter["skip"] = true;
-  bool refused = false, called = false, done = false, unanswered = false;
+  SeekEnd end = SeekEnd::kNotCalled;
   const puller::Connection::Step step = [&](const std::string& name) -> std::string {
-    refused = name.empty();
-    if (refused) return "the right to the subscription was taken away";
-    called = true;
-    const auto failed = Seek(*broker, name, seek->target);
-    done = !failed;
-    unanswered = failed && failed->unanswered;
-    return done ? "" : "Pub/Sub: " + Advice(*failed);
+    if (name.empty()) {
+      end = SeekEnd::kNoRight;
+      return "the right to the subscription was taken away";
+    }
+    const auto failed = Seek(*broker, name, seek.target);
+    end = !failed ? SeekEnd::kDone : failed->unanswered ? SeekEnd::kUnanswered : SeekEnd::kFailed;
+    return failed ? "Pub/Sub: " + Advice(*failed) : "";
   };
-  const QueryResult result = session->Act(kRecord, LineOf(*seek, filter, "1"), &step);
+  const QueryResult result = session->Act(kRecord, LineOf(seek, filter, "1"), &step);
   if (result.ok()) {
     return Give({{"affected", "1"}, {"line", result.text(0, 1)}, {"seek", "done"}});
   }
-  if (done) {
-    return Refuse(500, "the seek was done, and the action may have no row in console_action: " +
-                           result.error());
+  switch (end) {
+    case SeekEnd::kNotCalled:
+      return Refuse(result);
+    case SeekEnd::kNoRight:
+      return Refuse(403, result.error());
+    case SeekEnd::kFailed:
+      return Refuse(502, result.error());
+    case SeekEnd::kUnanswered:
+      return TellUnanswered(session, seek, filter, result.error());
+    case SeekEnd::kDone:
+      break;
   }
-  if (unanswered) return TellUnanswered(session, *seek, filter, result.error());
-  if (called) return Refuse(502, result.error());
-  return refused ? Refuse(403, result.error()) : Refuse(result);
+  return Refuse(500, "the seek was done, and the action may have no row in console_action: " +
+                         result.error());
 }
 
 }  // namespace postbox::cli
